@@ -4,12 +4,27 @@ use std::collections::VecDeque;
 
 use crate::document::{Series, TimeSeries};
 
+/// What is kept of several values within a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Within {
+    /// The last.
+    #[default]
+    Last,
+    /// Their mean.
+    Mean,
+    /// The greatest.
+    Greatest,
+}
+
 /// Values of several curves at even times, the last so many of them.
 #[derive(Clone, Debug)]
 pub struct History {
     step: f64,
     length: usize,
     names: Vec<String>,
+    keeps: Within,
+    /// How many values of each curve the newest row has.
+    counts: Vec<u32>,
     /// Index since 1970 in steps of the newest row.
     newest: Option<u64>,
     rows: VecDeque<Vec<Option<f32>>>,
@@ -23,17 +38,27 @@ impl History {
     /// If the step is not positive.
     pub fn new(names: impl IntoIterator<Item = String>, step: f64, length: usize) -> Self {
         assert!(step > 0.0, "a step of {step} s");
+        let names: Vec<_> = names.into_iter().collect();
         Self {
             step,
             length: length.max(1),
-            names: names.into_iter().collect(),
+            counts: vec![0; names.len()],
+            names,
+            keeps: Within::default(),
             newest: None,
             rows: VecDeque::new(),
         }
     }
 
-    /// Notes the values of this UNIX time. Of several within a step, the last counts; where there
-    /// was none within a step, there is a hole.
+    /// Keeps this of several values within a step, instead of the last.
+    #[must_use]
+    pub fn keeping(mut self, keeps: Within) -> Self {
+        self.keeps = keeps;
+        self
+    }
+
+    /// Notes the values of this UNIX time. One that is not finite is none, and takes no other's
+    /// place; where there was none within a step, there is a hole.
     pub fn note(&mut self, time: f64, values: &[f64]) {
         let index = (time / self.step) as u64;
         let behind = self.newest.map_or(1, |newest| index.saturating_sub(newest));
@@ -44,10 +69,21 @@ impl History {
         self.rows.extend((0..holes).map(|_| none.clone()));
         let surplus = self.rows.len().saturating_sub(self.length);
         self.rows.drain(..surplus);
-        if let Some(row) = self.rows.back_mut() {
-            for (place, value) in row.iter_mut().zip(values) {
-                *place = value.is_finite().then_some(*value as f32);
-            }
+        if holes > 0 {
+            self.counts.fill(0);
+        }
+        let Some(row) = self.rows.back_mut() else {
+            return;
+        };
+        let places = row.iter_mut().zip(&mut self.counts).zip(values);
+        for ((place, count), value) in places.filter(|(_, value)| value.is_finite()) {
+            let value = *value as f32;
+            *count += 1;
+            *place = Some(match (self.keeps, *place) {
+                (Within::Last, _) | (_, None) => value,
+                (Within::Mean, Some(mean)) => mean + (value - mean) / *count as f32,
+                (Within::Greatest, Some(other)) => value.max(other),
+            });
         }
     }
 
@@ -83,6 +119,22 @@ mod tests {
         assert_eq!((series.first, series.step), (110.0, 10.0));
         let expected = [Some(3.0), None, None, Some(4.0)];
         assert_eq!(series.series[0].values, expected);
+    }
+
+    #[test]
+    fn a_spike_and_the_only_value_of_a_step_stay() {
+        let noted = |keeps| {
+            let mut history = History::new(["a".to_owned()], 10.0, 4).keeping(keeps);
+            for (time, value) in [(100.0, 1.0), (101.0, 9.0), (102.0, 2.0), (103.0, f64::NAN)] {
+                history.note(time, &[value]);
+            }
+            history.note(110.0, &[f64::NAN]);
+            history.note(111.0, &[3.0]);
+            history.time_series("s").series[0].values.clone()
+        };
+        assert_eq!(noted(Within::Greatest), [Some(9.0), Some(3.0)]);
+        assert_eq!(noted(Within::Mean), [Some(4.0), Some(3.0)]);
+        assert_eq!(noted(Within::Last), [Some(2.0), Some(3.0)]);
     }
 
     #[test]

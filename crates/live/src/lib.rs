@@ -54,6 +54,6 @@ pub use document::{
     Part, PointSeries, SCHEMA, Series, Span, State, TimeSeries, VERSION, Verdict,
 };
 pub use feed::{Source, TICK};
-pub use history::History;
+pub use history::{History, Within};
 pub use reduce::{Reduced, decibels, reduce};
 pub use site::{Site, bind, bind_all};
