@@ -48,6 +48,11 @@ fn what_is_right_meets_the_requirements_and_has_a_report() {
     assert_eq!(document["requirements"].as_array().unwrap().len(), 7);
     let page = fs::read_to_string(report.join("report.html")).unwrap();
     assert!(page.contains("All 7 requirements are met"), "{page}");
+    // What the style makes readable on dark paper and on a phone.
+    let count = |part: &str| page.matches(part).count();
+    let plots = count("<figure class=\"plot\">");
+    assert!(plots > 0 && plots == count("<svg"), "{plots} plots");
+    assert_eq!(count("<table>"), count("<div class=\"scroll\"><table>"));
     documents::check(
         "qualification",
         &fs::read_to_string(report.join("report.json")).unwrap(),

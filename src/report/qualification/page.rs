@@ -85,7 +85,7 @@ fn mark(passed: bool) -> &'static str {
 }
 
 fn summary(out: &mut String, report: &Qualification) {
-    out.push_str("<table><tr><th>requirement</th><th>output</th><th>numbers</th><th></th></tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>requirement</th><th>output</th><th>numbers</th><th></th></tr>");
     for of in &report.requirements {
         let _ = write!(
             out,
@@ -97,7 +97,7 @@ fn summary(out: &mut String, report: &Qualification) {
             mark(of.passed()),
         );
     }
-    out.push_str("</table>");
+    out.push_str("</table></div>");
 }
 
 /// The value of the key `name` of its output.
@@ -129,7 +129,7 @@ fn section(out: &mut String, of: &Requirement) {
             escape(error)
         );
     }
-    out.push_str("<table><tr><th>figure</th><th>measured</th><th>required</th><th></th></tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>figure</th><th>measured</th><th>required</th><th></th></tr>");
     for figure in &of.figures {
         let _ = write!(
             out,
@@ -144,12 +144,12 @@ fn section(out: &mut String, of: &Requirement) {
             },
         );
     }
-    out.push_str("</table>");
+    out.push_str("</table></div>");
     for curve in &of.curves {
         if let Some(svg) = picture::svg(curve) {
             let _ = write!(
                 out,
-                "<figure>{svg}<figcaption>{}</figcaption></figure>",
+                "<figure class=\"plot\"><figcaption>{}</figcaption>{svg}</figure>",
                 escape(&curve.title)
             );
         }
