@@ -21,6 +21,7 @@ struct Demo {
     documents: Arc<AtomicU64>,
     fault: Option<PathBuf>,
     since: Option<f64>,
+    begun: f64,
     history: History,
     powers: Vec<f64>,
 }
@@ -216,7 +217,7 @@ impl Source for Demo {
                 "Log",
                 Body::Log {
                     entries: vec![LogEntry {
-                        time: now(),
+                        time: self.begun,
                         who: "127.0.0.1".to_owned(),
                         text: "<b>?gain</b> 1".to_owned(),
                         state: State::Well,
@@ -244,6 +245,7 @@ fn main() -> std::io::Result<()> {
         documents: documents.clone(),
         fault: args.next().map(PathBuf::from),
         since: None,
+        begun: now(),
         history: History::new(["in".to_owned(), "lost".to_owned()], 1.0, 3600),
         powers: vec![1.0; CHANNELS],
     };

@@ -6,14 +6,53 @@ export function add(parent, tag, name) {
   return element;
 }
 
-export function legend(title) {
+// An element that is nowhere yet.
+export function make(tag, name, text) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+// Writes only what is new: what stays can be selected and copied.
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function attribute(element, name, value) {
+  if (element.getAttribute(name) !== `${value}`) element.setAttribute(name, value);
+}
+
+// The children of `parent` for these items. Those whose key was there before stay as they are.
+export function keep(parent, items, keyOf, create) {
+  const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const times = new Map();
+  const keys = items.map((item) => {
+    const key = keyOf(item);
+    const before = times.get(key) ?? 0;
+    times.set(key, before + 1);
+    return `${key}\n${before}`;
+  });
+  const wanted = new Set(keys);
+  for (const [key, child] of old) if (!wanted.has(key)) child.remove();
+  let place = parent.firstElementChild;
+  return items.map((item, index) => {
+    let child = old.get(keys[index]);
+    if (!child) {
+      child = create(item);
+      child.dataset.key = keys[index];
+    }
+    if (child === place) place = place.nextElementSibling;
+    else parent.insertBefore(child, place);
+    return child;
+  });
+}
+
+// Names with their colours: each the next one, unless `kind` says which.
+export function legend(title, kind = (_name, index) => `k${index % 8}`) {
   const box = add(title, "span", "legend");
-  let shown = "";
   return (names) => {
-    if (shown === names.join("\n")) return;
-    shown = names.join("\n");
-    box.replaceChildren();
-    names.forEach((name, index) => { add(box, "span", `key k${index % 8}`).textContent = name; });
+    keep(box, names, (name) => `${name} ${kind(name, names.indexOf(name))}`, (name) => make("span", `key ${kind(name, names.indexOf(name))}`, name));
   };
 }
 
@@ -23,6 +62,46 @@ export function colour(name) {
 
 export function clock(unix) {
   return new Date(unix * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+}
+
+// The same with the day, where it is not today's.
+export function when(unix, now) {
+  const [day, today] = [new Date(unix * 1000), new Date(now * 1000)];
+  if (day.toDateString() === today.toDateString()) return clock(unix);
+  const two = (number) => `${number}`.padStart(2, "0");
+  return `${day.getFullYear()}-${two(day.getMonth() + 1)}-${two(day.getDate())} ${clock(unix)}`;
+}
+
+// The zone that times are shown in, such as UTC+2.
+export function zone(unix) {
+  const minutes = -new Date(unix * 1000).getTimezoneOffset();
+  const rest = Math.abs(minutes) % 60;
+  const hours = `${minutes < 0 ? "−" : "+"}${Math.floor(Math.abs(minutes) / 60)}${rest ? `:${rest}` : ""}`;
+  return minutes === 0 ? "UTC" : `UTC${hours}`;
+}
+
+// Ages of what is measured at some times, by the program's clock.
+//
+// The time of the first that is seen may be of another clock, such as a digitiser's. From the second on the age
+// counts from the document that brought it.
+export function ageing() {
+  let last = null;
+  return (time, now, period) => {
+    if (!last || time !== last.time) {
+      const since = last || !(time <= now) ? now : time;
+      last = { time, since, learnt: last ? Math.min(now - last.seen, 60) : 1, seen: now };
+    }
+    const each = period ?? last.learnt;
+    const age = now - last.since;
+    return { old: age > Math.max(5, 3 * each), words: age > each + 3 ? `measured ${span(age)} ago` : "" };
+  };
+}
+
+// Shows the age of a panel that has a time, and makes it paler if it is old. Returns words of it.
+export function showAge(element, age, panel, page) {
+  const { old, words } = typeof panel.time === "number" ? age(panel.time, page.time, panel.period) : { old: false, words: "" };
+  element.classList.toggle("old", old);
+  return words ? `; ${words}` : "";
 }
 
 export function span(seconds) {

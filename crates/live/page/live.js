@@ -1,5 +1,5 @@
 // Takes documents in and keeps a section for each panel.
-import { clock } from "./draw.js";
+import { clock, say, span, zone } from "./draw.js";
 import { network } from "./network.js";
 import { panelKinds } from "./panels.js";
 import { plotKinds } from "./plots.js";
@@ -10,10 +10,15 @@ const kinds = { ...panelKinds, ...plotKinds, network };
 const shown = new Map();
 const top = document.getElementById("top");
 const columns = [...document.querySelectorAll("#panels > div")];
-const WIDE = new Set(["verdict", "figures"]);
+const WIDE = new Set(["verdict", "figures", "network"]);
 let placed = "";
 const news = document.getElementById("news");
+const gone = document.getElementById("gone");
+const told = document.getElementById("told");
 let last = 0;
+// Milliseconds since the browser began to load, which no clock that is set changes.
+const now = () => performance.now();
+let shownState = "";
 let latest = null;
 
 function section(panel) {
@@ -44,9 +49,9 @@ function shortest(count) {
 }
 
 function show(page) {
-  document.title = `${page.verdictMark}${page.name}`;
-  document.getElementById("name").textContent = page.name;
-  document.getElementById("program").textContent = page.program;
+  if (document.title !== page.verdictMark + page.name) document.title = page.verdictMark + page.name;
+  say(document.getElementById("name"), page.name);
+  say(document.getElementById("program"), page.program);
   const panels = page.panels.filter((panel) => panel.kind in kinds);
   const by = new Map(panels.map((panel) => [panel.id, panel]));
   for (const [id, old] of shown) {
@@ -69,22 +74,34 @@ function show(page) {
     shown.set(panel.id, entry);
     if (anew) (WIDE.has(panel.kind) ? top : shortest(count)).append(entry.element);
     entry.view(panel, by, page);
-    entry.note.textContent = panel.note ?? "";
+    say(entry.note, panel.note ?? "");
   }
+}
+
+// Says over all else that what is below is of another time.
+function warn(words) {
+  gone.hidden = !words;
+  say(gone, words);
 }
 
 function take(event) {
   if (!event.data) return;
   const page = JSON.parse(event.data);
   if (page.version !== VERSION) {
-    news.textContent = `the program speaks version ${page.version}: reload this page`;
+    warn(`The program speaks version ${page.version}: reload this page.`);
     return;
   }
-  last = Date.now();
+  last = now();
   const verdict = page.panels.find((panel) => panel.kind === "verdict");
   page.verdictMark = { well: "✓ ", warning: "! ", bad: "✗ " }[verdict?.state] ?? "";
   document.body.classList.remove("stale");
-  news.textContent = clock(page.time);
+  warn("");
+  say(news, `${clock(page.time)} ${zone(page.time)}`);
+  // Spoken once for each change, not each second.
+  if (verdict && verdict.state !== shownState) {
+    shownState = verdict.state;
+    say(told, `${{ well: "Well", warning: "Warning", bad: "Bad" }[verdict.state]}: ${verdict.text}`);
+  }
   latest = page;
   show(page);
   document.body.dataset.documents = Number(document.body.dataset.documents ?? 0) + 1;
@@ -95,18 +112,23 @@ function connect() {
   events.onmessage = take;
   events.onerror = () => {
     // Where the program refuses, the browser does not try again by itself.
-    if (events.readyState !== EventSource.CLOSED) return;
-    if (!last) news.textContent = "refused: as many pages are open as may be; trying again";
-    setTimeout(connect, 3000);
+    const refused = events.readyState === EventSource.CLOSED;
+    if (!last) warn(refused ? "Refused: as many pages are open as may be. Trying again." : "No answer. Trying again.");
+    if (refused) setTimeout(connect, 3000);
   };
 }
 
-window.addEventListener("resize", () => { if (latest) show(latest); });
+const again = () => { if (latest) show(latest); };
+window.addEventListener("resize", again);
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+say(document.getElementById("name"), window.location.host);
 setInterval(() => {
-  if (last && Date.now() - last > STALE) {
-    document.body.classList.add("stale");
-    document.title = `? ${document.getElementById("name").textContent}`;
-    news.textContent = `no answer since ${clock(last / 1000)}`;
-  }
+  if (!latest || now() - last <= STALE) return;
+  document.body.classList.add("stale");
+  shownState = "";
+  say(told, "No answer");
+  document.title = `? ${latest.name}`;
+  say(news, "");
+  warn(`No answer for ${span((now() - last) / 1000)}, since ${clock(latest.time)}. What is below is of then.`);
 }, 1000);
 connect();

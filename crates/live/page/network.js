@@ -1,10 +1,12 @@
 // A network of boxes with arrows between them: boxes fill as they work, arrows as queues fill.
-import { add } from "./draw.js";
+import { add, attribute, say } from "./draw.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 170;
-const GAP = 110;
+const WIDTH = 160;
+const GAP = 100;
 const LINE = 15;
+const SIDE = 24;
+const LANE = 20;
 
 function svg(parent, tag, attributes, text) {
   const element = document.createElementNS(SVG, tag);
@@ -35,51 +37,94 @@ function columnsOf(count, arrows) {
   return columns;
 }
 
-export function network(element) {
-  const box = add(element, "div", "scroll");
-  return (panel) => {
-    const columns = columnsOf(panel.nodes.length, panel.arrows);
-    const ends = new Map();
-    const places = panel.nodes.map((node, index) => {
-      const column = columns[index];
-      const y = (ends.get(column) ?? 0) + 12;
-      const height = (node.lines.length + 2) * LINE + 10;
-      ends.set(column, y + height + 24);
-      return { x: 4 + column * (WIDTH + GAP), y, height };
-    });
-    const width = 8 + (Math.max(0, ...columns) + 1) * WIDTH + Math.max(0, ...columns) * GAP;
-    const height = Math.max(40, ...ends.values()) + 40;
-    const picture = document.createElementNS(SVG, "svg");
-    picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    picture.setAttribute("class", "network");
-    picture.setAttribute("role", "img");
-    for (const arrow of panel.arrows) {
-      const [from, to] = [places[arrow.from], places[arrow.to]];
-      if (!from || !to) continue;
-      const [x1, y1] = [from.x + WIDTH, from.y + from.height / 2];
-      const [x2, y2] = [to.x, to.y + to.height / 2];
-      // What goes back goes below.
-      const low = x2 > x1 ? 0 : Math.max(from.height, to.height) / 2 + 24;
-      const curve = `M${x1} ${y1}C${x1 + GAP / 2} ${y1 + low} ${x2 - GAP / 2} ${y2 + low} ${x2} ${y2}`;
-      const share = Math.max(0, Math.min(1, arrow.share));
-      svg(picture, "path", { d: curve, class: "arrow", "stroke-width": 1 + 4 * share });
-      svg(picture, "path", { d: `M${x2 - 7} ${y2 - 4}L${x2} ${y2}L${x2 - 7} ${y2 + 4}z`, class: "tip" });
-      const middle = { x: (x1 + x2) / 2, y: (y1 + y2) / 2 + low * 0.75 - 5, "text-anchor": "middle" };
-      svg(picture, "text", { ...middle, class: "label" }, arrow.label);
+// Boxes below each other in columns, with room for arrows that go back or far below all of them.
+function layOut(nodes, arrows) {
+  const columns = columnsOf(nodes.length, arrows);
+  const ends = new Map();
+  const places = nodes.map((node, index) => {
+    const column = columns[index];
+    const y = (ends.get(column) ?? 0) + 8;
+    const height = (node.lines.length + 2) * LINE + 10;
+    ends.set(column, y + height + 16);
+    return { column, x: SIDE + column * (WIDTH + GAP), y, height };
+  });
+  const bottom = Math.max(40, ...ends.values());
+  let lanes = 0;
+  const ways = arrows.filter(({ from, to }) => places[from] && places[to]).map((arrow) => {
+    const [from, to] = [places[arrow.from], places[arrow.to]];
+    const [x1, y1] = [from.x + WIDTH, from.y + from.height / 2];
+    const [x2, y2] = [to.x, to.y + to.height / 2];
+    if (to.column === from.column + 1) {
+      const curve = `M${x1} ${y1}C${x1 + GAP / 2} ${y1} ${x2 - GAP / 2} ${y2} ${x2} ${y2}`;
+      return { arrow, curve, tip: [x2, y2], middle: [(x1 + x2) / 2, (y1 + y2) / 2 - 6] };
     }
-    panel.nodes.forEach((node, index) => {
-      const { x, y, height: tall } = places[index];
-      const share = Math.max(0, Math.min(1, node.share));
-      svg(picture, "rect", { x, y, width: WIDTH, height: tall, class: node.marked ? "box marked" : "box" });
-      svg(picture, "rect", { x, y: y + tall - 5, width: WIDTH * share, height: 5, class: node.marked ? "share marked" : "share" });
-      svg(picture, "text", { x: x + 7, y: y + LINE + 2, class: "name" }, node.name);
-      svg(picture, "text", { x: x + 7, y: y + 2 * LINE + 2, class: "label" }, `${(100 * share).toFixed(0)} % busy`);
-      node.lines.forEach((line, number) => {
-        const text = svg(picture, "text", { x: x + 7, y: y + (number + 3) * LINE + 2, class: "label" });
-        text.textContent = line.length > 26 ? `…${line.slice(-25)}` : line;
-        svg(text, "title", {}, line);
-      });
+    // Not through other boxes, and beside the arrows of neighbours.
+    const lane = bottom + 8 + lanes * LANE;
+    const [out, back] = [x1 + 8 + 4 * (lanes % 3), x2 - 12 - 4 * (lanes % 3)];
+    lanes += 1;
+    const curve = `M${x1} ${y1 + 10}H${out}V${lane}H${back}V${y2 + 10}H${x2}`;
+    return { arrow, curve, tip: [x2, y2 + 10], middle: [(out + back) / 2, lane - 4] };
+  });
+  const last = Math.max(0, ...columns);
+  return { places, ways, width: 2 * SIDE + (last + 1) * WIDTH + last * GAP, height: bottom + lanes * LANE + 8 };
+}
+
+function build(picture, panel) {
+  const { places, ways, width, height } = layOut(panel.nodes, panel.arrows);
+  picture.replaceChildren();
+  picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  picture.setAttribute("width", width);
+  picture.setAttribute("height", height);
+  const arrows = ways.map(({ arrow, curve, tip: [x, y], middle }) => {
+    const line = svg(picture, "path", { d: curve, class: "arrow" });
+    svg(picture, "path", { d: `M${x - 7} ${y - 4}L${x} ${y}L${x - 7} ${y + 4}z`, class: "tip" });
+    const label = svg(picture, "text", { x: middle[0], y: middle[1], "text-anchor": "middle", class: "label" });
+    return { index: panel.arrows.indexOf(arrow), line, label };
+  });
+  const boxes = panel.nodes.map((node, index) => {
+    const { x, y, height: tall } = places[index];
+    const box = svg(picture, "rect", { x, y, width: WIDTH, height: tall, class: "box" });
+    const share = svg(picture, "rect", { x, y: y + tall - 5, width: 0, height: 5, class: "share" });
+    svg(picture, "text", { x: x + 7, y: y + LINE + 2, class: "name" }, node.name);
+    const does = svg(picture, "text", { x: x + 7, y: y + 2 * LINE + 2, class: "label" });
+    node.lines.forEach((line, number) => {
+      const text = svg(picture, "text", { x: x + 7, y: y + (number + 3) * LINE + 2, class: "label" });
+      text.textContent = line.length > 24 ? `…${line.slice(-23)}` : line;
+      svg(text, "title", {}, line);
     });
-    box.replaceChildren(picture);
+    return { box, share, does };
+  });
+  return { arrows, boxes };
+}
+
+export function network(element, title) {
+  const scroll = add(element, "div", "graph");
+  scroll.tabIndex = 0;
+  scroll.setAttribute("role", "region");
+  scroll.setAttribute("aria-label", title.textContent);
+  const picture = svg(scroll, "svg", { class: "network", role: "img" });
+  let shape = "";
+  let parts = null;
+  return (panel) => {
+    const now = JSON.stringify([panel.nodes.map(({ name, lines }) => [name, lines]), panel.arrows.map(({ from, to }) => [from, to])]);
+    if (now !== shape) {
+      shape = now;
+      parts = build(picture, panel);
+    }
+    for (const { index, line, label } of parts.arrows) {
+      const arrow = panel.arrows[index];
+      attribute(line, "stroke-width", 1 + 4 * Math.max(0, Math.min(1, arrow.share)));
+      say(label, arrow.label);
+    }
+    const words = panel.nodes.map((node, index) => {
+      const { box, share, does } = parts.boxes[index];
+      const part = Math.max(0, Math.min(1, node.share));
+      attribute(box, "class", node.marked ? "box marked" : "box");
+      attribute(share, "class", node.marked ? "share marked" : "share");
+      attribute(share, "width", WIDTH * part);
+      say(does, node.says || `${(100 * part).toFixed(0)} % busy`);
+      return `${node.name} ${does.textContent}${node.marked ? ", the limit" : ""}`;
+    });
+    attribute(picture, "aria-label", `${panel.title}: ${words.join("; ")}`);
   };
 }

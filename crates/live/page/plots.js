@@ -1,9 +1,13 @@
 // Panels that are drawn: each is (section, title, panel) => update(panel).
-import { EDGE, add, axes, clock, colour, curve, figure, legend, prepare, says, tick } from "./draw.js";
+import {
+  EDGE, add, ageing, attribute, axes, clock, colour, curve, figure, legend, prepare, say, says, showAge, tick,
+} from "./draw.js";
 
 // Rows of a waterfall: as many as are kept, and for how many there is room from the start.
 const ROWS = 150;
 const FIRST_ROWS = 60;
+// Of so many of the usual times between two rows, a gap is blank.
+const GAP = 2.5;
 
 function highestOf(values) {
   let at = -1;
@@ -50,11 +54,14 @@ function spectrum(element, title) {
   const canvas = add(element, "canvas");
   canvas.setAttribute("role", "img");
   const read = add(element, "p", "read");
+  const age = ageing();
+  let aged = "";
   let peaks = [];
   let shape = "";
   let limits = null;
   let pointed = null;
   let latest = null;
+  let latestPage = null;
   const draw = () => {
     const panel = latest;
     const { x } = panel;
@@ -81,16 +88,18 @@ function spectrum(element, title) {
       const share = Math.max(0, Math.min(1, (pointed - EDGE.left) / inner.width));
       const index = Math.round(share * (length - 1));
       const value = (series) => `${series.name} ${series.values[index] ?? "–"} ${panel.unit}`;
-      read.textContent = `${frequency(x, x.first + index * x.step)}: ${panel.series.map(value).join(", ")}`;
+      say(read, `${frequency(x, x.first + index * x.step)}: ${panel.series.map(value).join(", ")}${aged}`);
     } else {
-      read.textContent = words.join("; ");
+      say(read, words.join("; ") + aged);
     }
-    canvas.setAttribute("aria-label", `${panel.title}, ${words.join("; ")}`);
+    attribute(canvas, "aria-label", `${panel.title}, ${words.join("; ")}${aged}`);
   };
-  reset.onclick = () => { peaks = []; latest && update(latest); };
+  reset.onclick = () => { peaks = []; latest && update(latest, null, latestPage); };
   canvas.onpointermove = (event) => { pointed = event.offsetX; latest && draw(); };
   canvas.onpointerleave = () => { pointed = null; latest && draw(); };
-  const update = (panel) => {
+  const update = (panel, _by, page) => {
+    aged = showAge(element, age, panel, page);
+    latestPage = page;
     const now = `${panel.x.first} ${panel.x.step} ${panel.series.map((series) => `${series.name} ${series.values.length}`)}`;
     if (now !== shape) {
       shape = now;
@@ -132,10 +141,26 @@ function highestOfEach(list, count) {
   });
 }
 
+// Rows that are known, newest first, with the times of their edges: a row lasts from the one before it, unless that is
+// so long ago that there was none in between.
+function placeRows(rows, each) {
+  return rows.map(({ list, time }, index) => {
+    const gap = time - (rows[index + 1]?.time ?? time - each);
+    return { list, to: time, from: gap > GAP * each ? time - each : time - gap };
+  });
+}
+
+// The usual time from one row to the next.
+function usualStep(rows) {
+  const steps = rows.slice(1).map((row, index) => rows[index].time - row.time).sort((a, b) => a - b);
+  return steps.length ? steps[Math.floor(steps.length / 2)] : 1;
+}
+
 function waterfall(element) {
   const canvas = add(element, "canvas");
   canvas.setAttribute("role", "img");
   const read = add(element, "p", "read");
+  const age = ageing();
   let rows = [];
   let limits = null;
   return (panel, by, page) => {
@@ -143,37 +168,48 @@ function waterfall(element) {
     const series = source?.series[panel.series];
     if (!series) return;
     const list = series.highest?.length ? series.highest : series.values;
-    if (rows.length && rows[0].list.length !== list.length) rows = [];
     const time = source.time ?? page.time;
+    if (rows.length && (rows[0].list.length !== list.length || time < rows[0].time)) rows = [];
     // What was seen already is no news.
     if (rows[0]?.time !== time) rows.unshift({ list, time });
-    rows.length = Math.min(rows.length, ROWS);
+    const each = Math.max(1e-3, source.period ?? usualStep(rows));
+    rows = rows.filter((row) => time - row.time < ROWS * each).slice(0, ROWS);
     const first = rows[rows.length - 1];
-    const each = rows.length > 1 ? (rows[0].time - first.time) / (rows.length - 1) : 1;
     const sorted = list.filter((value) => value !== null).sort((a, b) => a - b);
     const share = (part) => sorted[Math.floor(part * (sorted.length - 1))];
     const wanted = sorted.length ? { low: share(0.02) - 0.5, high: share(0.998) + 1 } : { low: 0, high: 1 };
     limits = limits ? { low: limits.low + 0.1 * (wanted.low - limits.low), high: Math.max(wanted.high, limits.high - 0.02 * (limits.high - wanted.high)) } : wanted;
-    const room = Math.max(FIRST_ROWS, rows.length);
+    const room = Math.max(FIRST_ROWS * each, time - first.time + each);
     const place = prepare(canvas, 230);
     const { x } = source;
     const span = { low: x.first, high: x.first + Math.max(1, list.length - 1) * x.step };
-    const { inner } = axes(place, span, { low: -room * each, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
+    const { toY, inner } = axes(place, span, { low: -room, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
     const wide = Math.max(1, Math.min(list.length, Math.floor((inner.width * canvas.width) / place.width)));
-    const picture = new OffscreenCanvas(wide, room);
+    const picture = new OffscreenCanvas(wide, 1);
     const context = picture.getContext("2d");
-    const image = context.createImageData(wide, room);
-    rows.forEach((row, down) => highestOfEach(row.list, wide).forEach((value, index) => {
-      if (value === null) return;
-      const rgb = shade((value - limits.low) / (limits.high - limits.low || 1));
-      image.data.set([...rgb, 255], 4 * (down * wide + index));
-    }));
-    context.putImageData(image, 0, 0);
+    const image = context.createImageData(wide, 1);
     place.context.imageSmoothingEnabled = false;
-    place.context.drawImage(picture, EDGE.left, EDGE.top, inner.width, inner.height);
-    read.textContent = `${series.name}, from ${clock(first.time)}; dark ${limits.low.toFixed(1)}, bright ${limits.high.toFixed(1)} ${source.unit}`;
-    canvas.setAttribute("aria-label", `${panel.title}: ${read.textContent}`);
+    const ratio = canvas.height / place.height;
+    const whole = (seconds) => Math.round(toY(seconds - time) * ratio) / ratio;
+    let shown = 0;
+    for (const row of placeRows(rows, each)) {
+      image.data.fill(0);
+      highestOfEach(row.list, wide).forEach((value, index) => {
+        if (value === null) return;
+        const rgb = shade((value - limits.low) / (limits.high - limits.low || 1));
+        image.data.set([...rgb, 255], 4 * index);
+      });
+      context.putImageData(image, 0, 0);
+      const top = whole(row.to);
+      place.context.drawImage(picture, EDGE.left, top, inner.width, Math.max(1 / ratio, whole(row.from) - top));
+      shown += row.to - row.from;
+    }
+    const aged = showAge(element, age, { time: source.time, period: source.period }, page);
+    say(read, `${series.name}, from ${clock(first.time)}; dark ${limits.low.toFixed(1)}, bright ${limits.high.toFixed(1)} ${source.unit}${aged}`);
+    attribute(canvas, "aria-label", `${panel.title}: ${read.textContent}`);
     canvas.dataset.rows = rows.length;
+    // Seconds within which nothing was measured.
+    canvas.dataset.blank = (time - first.time + each - shown).toFixed(1);
   };
 }
 
@@ -182,7 +218,9 @@ function histogram(element, title) {
   const canvas = add(element, "canvas");
   canvas.setAttribute("role", "img");
   const read = add(element, "p", "read");
-  return (panel) => {
+  const age = ageing();
+  return (panel, _by, page) => {
+    const aged = showAge(element, age, panel, page);
     const bins = Math.max(2, ...panel.series.map((series) => series.counts.length));
     const shares = panel.series.map((series) => {
       const all = series.counts.reduce((sum, count) => sum + count, 0) || 1;
@@ -198,8 +236,8 @@ function histogram(element, title) {
       curve(place.context, list, at, toY, colour(`c${index % 8}`), 1.4);
     });
     keys(panel.series.map((series) => series.name));
-    read.textContent = `share of samples with each value, ${panel.unit}; logarithmic`;
-    canvas.setAttribute("aria-label", `${panel.title}, ${read.textContent}`);
+    say(read, `share of samples with each value, ${panel.unit}; logarithmic${aged}`);
+    attribute(canvas, "aria-label", `${panel.title}, ${read.textContent}`);
   };
 }
 
@@ -210,8 +248,10 @@ function trace(element, title) {
   const canvas = add(element, "canvas");
   canvas.setAttribute("role", "img");
   const read = add(element, "p", "read");
-  return (panel) => {
+  const age = ageing();
+  return (panel, _by, page) => {
     const { x } = panel;
+    const aged = showAge(element, age, panel, page);
     const values = panel.series.map((series) => series.values);
     const length = Math.max(2, ...values.map((list) => list.length));
     const limits = range(values, null, 0.5);
@@ -224,8 +264,8 @@ function trace(element, title) {
     keys(panel.series.map((series) => series.name));
     link.hidden = !panel.array;
     if (panel.array) link.href = panel.array;
-    read.textContent = panel.unit + (panel.time ? `, from ${clock(panel.time)}` : "");
-    canvas.setAttribute("aria-label", `${panel.title}, ${read.textContent}`);
+    say(read, panel.unit + (panel.time ? `, from ${clock(panel.time)}` : "") + aged);
+    attribute(canvas, "aria-label", `${panel.title}, ${read.textContent}`);
   };
 }
 
@@ -242,7 +282,9 @@ function points(element, title) {
   const canvas = add(element, "canvas");
   canvas.setAttribute("role", "img");
   const read = add(element, "p", "read");
-  return (panel) => {
+  const age = ageing();
+  return (panel, _by, page) => {
+    const aged = showAge(element, age, panel, page);
     const place = prepare(canvas, panel.same_scale ? 300 : 200);
     const across = panel.same_scale ? sameScale(panel.x, panel.y, place) : panel.x;
     const { toX, toY } = axes(place, across, panel.y, (value) => figure(value, panel.x.unit ?? ""), (value) => tick(value, panel.y.unit ?? ""));
@@ -257,9 +299,9 @@ function points(element, title) {
     });
     if (seen === 0) says(place, "nothing yet");
     keys(panel.series.map((series) => series.name));
-    read.textContent = `${panel.x.name} to the right, ${panel.y.name} upwards`;
+    say(read, `${panel.x.name} to the right, ${panel.y.name} upwards${aged}`);
     canvas.dataset.points = seen;
-    canvas.setAttribute("aria-label", `${panel.title}, ${seen} points, ${read.textContent}`);
+    attribute(canvas, "aria-label", `${panel.title}, ${seen} points, ${read.textContent}`);
   };
 }
 
@@ -269,7 +311,7 @@ function timeSeries(element, title) {
   canvas.setAttribute("role", "img");
   const read = add(element, "p", "read");
   return (panel) => {
-    const length = Math.max(2, ...panel.series.map((series) => series.values.length));
+    const length = Math.max(7, ...panel.series.map((series) => series.values.length));
     const place = prepare(canvas, 170);
     const values = panel.series.map((series) => series.values);
     const limits = range([...values, [0]], null, 0);
@@ -279,13 +321,13 @@ function timeSeries(element, title) {
     const [second, unit] = (length - 1) * panel.step < 120 ? [1, "s"] : [60, "min"];
     const past = { low: (-(length - 1) * panel.step) / second, high: 0 };
     const { toX, toY } = axes(place, past, limits, (value) => `${value} ${unit}`, (value) => tick(value, panel.unit));
-    const at = (index) => toX(((index - length + 1) * panel.step) / second);
-    panel.series.forEach((series, index) => curve(place.context, series.values, at, toY, colour(`c${index % 8}`), 1.4));
+    const at = (count) => (index) => toX(((index - count + 1) * panel.step) / second);
+    panel.series.forEach((series, index) => curve(place.context, series.values, at(series.values.length), toY, colour(`c${index % 8}`), 1.4));
     if (values.every((list) => list.every((value) => value === null))) says(place, panel.series.length ? "nothing yet" : "nothing");
     keys(panel.series.map((series) => series.name));
     const now = (series) => `${series.name} ${figure(series.values.at(-1), panel.unit)}`;
-    read.textContent = panel.series.map(now).join("; ");
-    canvas.setAttribute("aria-label", `${panel.title}, ${read.textContent}`);
+    say(read, panel.series.map(now).join("; "));
+    attribute(canvas, "aria-label", `${panel.title}, ${read.textContent}`);
   };
 }
 

@@ -19,12 +19,14 @@ fn the_demo_page_shows_a_tone_that_moves_and_a_fault_that_ends() {
     let stdout = demo.stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut address).unwrap();
     let look = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/look.py");
+    // It ends the demo by itself, and looks at the page that is left.
     let look = Command::new("python3")
         .arg(look)
         .arg(format!("http://{}/", address.trim()))
         .arg(&fault)
+        .arg(demo.id().to_string())
         .output();
-    demo.kill().unwrap();
+    let _ = demo.kill();
     demo.wait().unwrap();
     let look = look.expect("python3 starts");
     let text = String::from_utf8_lossy(&look.stderr);
