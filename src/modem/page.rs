@@ -173,6 +173,7 @@ fn points(seen: &Seen) -> Body {
             name: name.to_owned(),
             points: points.collect(),
         }],
+        time: None,
     }
 }
 
@@ -185,6 +186,7 @@ fn eye(seen: &Seen) -> Body {
             name: "matched filter".to_owned(),
             points: seen.eye.clone(),
         }],
+        time: None,
     }
 }
 
@@ -210,6 +212,7 @@ fn spectrum(seen: &Seen) -> Body {
             highest: Vec::new(),
         }],
         time: None,
+        period: None,
         array: None,
     }
 }
@@ -234,6 +237,7 @@ fn taps(seen: &Seen) -> Body {
             highest: Vec::new(),
         }],
         time: None,
+        period: None,
         array: None,
     }
 }

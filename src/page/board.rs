@@ -5,10 +5,15 @@ use live::{CauseShown, LogEntry, State, Verdict};
 use super::runbook;
 use crate::losses::{ActiveLoss, LossRecord, LossStage, Severity};
 
-/// Whether all is well, or the top cause, since when, and what mends it.
-pub fn verdict(record: &LossRecord) -> Verdict {
+/// Whether all is well, or the top cause, since when, and what mends it. Before a heap `has_come`
+/// nothing is known to be well.
+pub fn verdict(record: &LossRecord, has_come: bool) -> Verdict {
     let causes: Vec<_> = record.active().iter().map(cause).collect();
     match causes.first() {
+        None if !has_come => Verdict {
+            text: "no heap yet".to_owned(),
+            ..Verdict::new(State::Warning)
+        },
         None => Verdict {
             text: "all well".to_owned(),
             ..Verdict::new(State::Well)

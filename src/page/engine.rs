@@ -8,14 +8,15 @@ use ground::stats::PhaseTimes;
 use ground::stats::latency::Latency;
 use ground::{Timestamp, TscClock};
 use katcp::reading::unix_now;
-use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source};
+use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source, Within};
 
+use super::fresh::Fresh;
 use super::{board, spectra, tables, time};
 use crate::config::EngineConfig;
 use crate::control::fgpu::RequestRecord;
-use crate::engine::OutputStatistics;
 use crate::engine::steer::{ControlHandle, Published};
-use crate::losses::{Cause, Counters, LossCounts, LossRecord};
+use crate::engine::{InputStatistics, OutputStatistics};
+use crate::losses::{Cause, Counters, LossCounts, LossRecord, Severity};
 use crate::memory::OutputMemory;
 use crate::ports::Links;
 use crate::recv::ReceiveMemory;
@@ -62,6 +63,10 @@ pub struct EnginePage {
     /// Losses of each cause.
     losses: History,
     latency: History,
+    /// The newest p99.9 of each output's latency, and when that was.
+    worst: Vec<Option<(f64, f64)>>,
+    /// Statistics of the input.
+    input: Fresh,
     last: Look,
     /// The look before the first one of this point of the last hour: points are means.
     point: Look,
@@ -74,7 +79,7 @@ pub struct EnginePage {
 struct Look {
     time: f64,
     counts: LossCounts,
-    /// What was lost so far, of each cause.
+    /// What was lost so far, of each cause that loses something.
     lost: Vec<u64>,
     phases: Vec<time::Phases>,
     busy: Vec<u64>,
@@ -88,10 +93,13 @@ impl EnginePage {
         let outputs = parts.config.outputs.iter();
         let quantiles =
             outputs.flat_map(|o| [format!("{} p50", o.name), format!("{} p99.9", o.name)]);
-        let causes = Cause::all().map(|cause| cause.name().to_owned());
+        let causes = Cause::all().filter(|cause| loses(*cause));
+        let causes = causes.map(|cause| cause.name().to_owned());
         Self {
             losses: History::new(causes, HOUR.0, HOUR.1),
-            latency: History::new(quantiles, HOUR.0, HOUR.1),
+            latency: History::new(quantiles, HOUR.0, HOUR.1).keeping(Within::Greatest),
+            worst: vec![None; parts.config.outputs.len()],
+            input: Fresh::default(),
             rates,
             last: look(&parts),
             point: look(&parts),
@@ -126,7 +134,8 @@ impl EnginePage {
             Panel::new(id, title, Body::TimeSeries(history.time_series(unit)))
         };
         let rates = series("rates", "Heaps in the last hour", &self.rates, "/s");
-        let latency = series("latency", "Latency in the last hour", &self.latency, "s");
+        let latency = series("latency", "Latency in the last hour", &self.latency, "s")
+            .with_note("The longest of each 10 s.");
         [rates, self.losses_by_cause(), latency]
     }
 
@@ -151,8 +160,9 @@ impl EnginePage {
         let mut all = self.losses.time_series("/s");
         let lost = |value: &Option<f32>| value.is_some_and(|value| value > 0.0);
         all.series.retain(|of| of.values.iter().any(lost));
-        Panel::new("lost", "Losses in the last hour", Body::TimeSeries(all))
-            .with_note("A curve for each cause that lost datagrams, heaps or packets.")
+        Panel::new("lost", "Losses in the last hour", Body::TimeSeries(all)).with_note(
+            "A curve for each cause that lost something: heaps, datagrams or packets a second.",
+        )
     }
 
     fn figures(&self, before: &Look, now: &Look, rates: &[f64; 5]) -> Vec<Figure> {
@@ -185,10 +195,15 @@ impl EnginePage {
         }
         let input = self.parts.published.statistics().input();
         if let Some(input) = input.filter(|of| of.has_samples()) {
-            figures.extend(spectra::levels(&input));
+            figures.extend(spectra::levels(&input, self.input.is_old(now.time)));
         }
         figures
     }
+}
+
+/// Whether something is lost by it, rather than only not as it should be.
+fn loses(cause: Cause) -> bool {
+    cause.severity() == Severity::Loss
 }
 
 fn look(parts: &EngineParts) -> Look {
@@ -196,7 +211,11 @@ fn look(parts: &EngineParts) -> Look {
     Look {
         time: unix_now(),
         counts: parts.counters.read_without_ports(),
-        lost: lost.iter().map(|(.., total)| total.count).collect(),
+        lost: lost
+            .iter()
+            .filter(|(cause, ..)| loses(*cause))
+            .map(|(.., total)| total.count)
+            .collect(),
         phases: time::phases(&parts.times, parts.clock),
         busy: busy.map(|(_, busy)| busy.load(Ordering::Relaxed)).collect(),
     }
@@ -274,9 +293,19 @@ impl Source for EnginePage {
         let each = each.flat_map(|taken| taken.map_or([f64::NAN; 2], |(quantiles, _)| quantiles));
         let each: Vec<_> = each.collect();
         self.latency.note(now.time, &each);
+        let input = self.parts.published.statistics().input();
+        let period = |input: &InputStatistics| spectra::period(input, self.parts.config.clock);
+        let period = input.as_ref().map_or(0.0, |input| period(input));
+        let newest = input.as_ref().map(|input| input.end.0);
+        self.input.note(now.time, newest, period);
         self.figures = self.figures(&self.last, &now, &rates);
         for (index, output) in self.parts.config.outputs.iter().enumerate() {
-            let worst = each.get(2 * index + 1).copied().unwrap_or(f64::NAN);
+            // A batch of many channels takes longer than a look.
+            let newest = each.get(2 * index + 1).filter(|worst| worst.is_finite());
+            let worst = &mut self.worst[index];
+            *worst = newest.map(|newest| (now.time, *newest)).or(*worst);
+            let worst = worst.filter(|(time, _)| now.time - time < HOUR.0);
+            let worst = worst.map_or(f64::NAN, |(_, worst)| worst);
             let title = format!("latency p99.9 of {}", output.name);
             self.figures.push(Figure::new(title, worst, "s"));
         }
@@ -285,7 +314,8 @@ impl Source for EnginePage {
     }
 
     fn document(&mut self) -> Document {
-        let verdict = Body::Verdict(board::verdict(&self.parts.losses));
+        let has_come = self.last.counts.placed > 0;
+        let verdict = Body::Verdict(board::verdict(&self.parts.losses, has_come));
         let figures = Body::Figures {
             figures: self.figures.clone(),
         };

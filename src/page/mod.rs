@@ -5,6 +5,7 @@
 
 mod board;
 mod engine;
+mod fresh;
 mod runbook;
 mod sink;
 mod sink_board;

@@ -6,9 +6,9 @@ use dpdk::Port;
 use ground::TscClock;
 use ground::stats::PhaseTimes;
 use katcp::reading::unix_now;
-use live::{Array, Axis, Bar, Body, Document, Figure, History, Panel, Source};
+use live::{Array, Axis, Bar, Body, Document, Figure, History, Panel, Source, Within};
 
-use super::sink_board::{SinkBoard, SinkCounts};
+use super::sink_board::{self, SinkBoard, SinkCounts};
 use super::{spectra, tables, time};
 use crate::config::OutputConfig;
 use crate::ports::Links;
@@ -52,6 +52,8 @@ pub struct SinkPage {
     substreams: Vec<Vec<f64>>,
     /// Newest powers of each stream, and when they came.
     powers: Vec<Option<(f64, Arc<ChannelPowers>)>>,
+    /// When a whole heap of each stream last came.
+    heard: Vec<f64>,
 }
 
 /// What there was at a UNIX time.
@@ -95,7 +97,8 @@ impl SinkPage {
         let last = Look::at_once(&parts);
         Self {
             board: SinkBoard::new(last.time),
-            rates: History::new(names, HOUR.0, HOUR.1),
+            rates: History::new(names, HOUR.0, HOUR.1).keeping(Within::Mean),
+            heard: Vec::new(),
             last,
             figures: Vec::new(),
             bars: Vec::new(),
@@ -154,10 +157,17 @@ impl SinkPage {
             Figure::new("silent substreams", silent.count() as f64, ""),
             Figure::new("lost at the port", now.missed as f64, ""),
         ];
-        for stream in &now.seen.streams {
+        for (index, stream) in now.seen.streams.iter().enumerate() {
+            // What has come is not what comes.
+            let heard = self.heard.get(index);
+            let old = heard.is_none_or(|heard| now.time - heard > sink_board::QUIET);
             for (power, pol) in stream.mean_power_db.iter().zip(spectra::POLS) {
                 let name = format!("power of {}, {pol}", stream.name);
-                figures.push(Figure::new(name, power.unwrap_or(f64::NAN), "dB"));
+                figures.push(Figure::new(
+                    name,
+                    power.filter(|_| !old).unwrap_or(f64::NAN),
+                    "dB",
+                ));
             }
         }
         figures
@@ -186,7 +196,7 @@ impl SinkPage {
             let name = &stream.name;
             let id = format!("spectrum-{name}");
             let axis = |each| self.axis(index, each);
-            let array = (&name[..], Some(*time));
+            let array = (&name[..], (Some(*time), None));
             let body = spectra::curves(powers.means.clone(), axis, "dB", array);
             let note =
                 "Mean power of what was received, of one batch in eight, dB relative to one count.";
@@ -245,6 +255,12 @@ impl Source for SinkPage {
             RATES.map(|(_, of)| now.total(of).saturating_sub(self.last.total(of)) as f64 / seconds);
         self.rates.note(now.time, &rates);
         self.substreams = self.substream_rates(&now);
+        self.heard.resize(self.substreams.len(), f64::NEG_INFINITY);
+        for (heard, rates) in self.heard.iter_mut().zip(&self.substreams) {
+            if rates.iter().any(|&rate| rate > 0.0) {
+                *heard = now.time;
+            }
+        }
         self.figures = self.figures(&now, &rates);
         self.bars = time::bars(&self.parts.times, &self.last.phases, &now.phases);
         self.powers.resize(now.seen.views.len(), None);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use live::{CauseShown, LogEntry, State, Verdict};
 
 /// Seconds without a heap, or without another loss, after which that is said.
-const QUIET: f64 = 5.0;
+pub const QUIET: f64 = 5.0;
 /// Lines that are kept.
 const KEPT: usize = 50;
 
@@ -239,7 +239,12 @@ impl SinkBoard {
         let mut causes: Vec<_> = self.active.values().cloned().collect();
         // Silence has no rank: it comes first, as it explains the others.
         causes.sort_by_key(|cause| (std::cmp::Reverse(cause.state), rank(cause)));
+        let heaps = self.heaps.iter().flatten().any(|grown| grown.count > 0);
         match causes.first() {
+            None if !heaps => Verdict {
+                text: "no heap yet".to_owned(),
+                ..Verdict::new(State::Warning)
+            },
             None => Verdict {
                 text: "all well".to_owned(),
                 ..Verdict::new(State::Well)
@@ -281,7 +286,8 @@ mod tests {
     fn silence_is_told_of_a_stream_and_of_a_substream_and_its_end() {
         let mut board = SinkBoard::new(100.0);
         board.update(101.0, &counts([0, 0]));
-        assert_eq!(board.verdict().state, State::Well);
+        assert_eq!(board.verdict().state, State::Warning);
+        assert_eq!(board.verdict().text, "no heap yet");
         board.update(106.0, &counts([0, 0]));
         assert!(board.verdict().text.starts_with("no whole heap of w comes"));
         board.update(107.0, &counts([5, 0]));

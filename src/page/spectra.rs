@@ -35,22 +35,23 @@ pub fn panels(
     clock: SampleClock,
     statistics: &OutputStatistics,
 ) -> Vec<Panel> {
-    let (rate, time) = (clock.adc_sample_rate, Some(statistics.end.unix(clock)));
+    let rate = clock.adc_sample_rate;
     let name = &output.name;
     let (power, sk) = (format!("spectrum-{name}"), format!("kurtosis-{name}"));
     let over = (statistics.end.0.saturating_sub(statistics.start.0)) as f64 / rate;
+    let when = (Some(statistics.end.unix(clock)), Some(over));
     let note = format!(
         "Mean power over {over:.2} s, {} spectra, before quantisation, dB relative to one count of the output.",
         statistics.spectra
     );
     let powers = [0, 1].map(|pol| powers(statistics, pol));
     let points = |each| axis(output, rate, each);
-    let body = curves(powers, points, "dB", (name, time));
+    let body = curves(powers, points, "dB", (name, when));
     let mut panels = vec![Panel::new(&power, format!("Spectrum of {name}"), body).with_note(note)];
     panels.extend(waterfalls(name, &power));
     if statistics.spectra > 1 {
         let values = [0, 1].map(|pol| kurtosis(statistics, pol));
-        let body = curves(values, points, "", (&format!("{name}.kurtosis"), time));
+        let body = curves(values, points, "", (&format!("{name}.kurtosis"), when));
         let note = "Spectral kurtosis: 1 for noise, below for a steady tone, above for pulses.";
         let title = format!("Kurtosis of {name}");
         panels.push(Panel::new(sk, title, body).with_note(note));
@@ -60,12 +61,12 @@ pub fn panels(
 
 /// A curve for each polarisation, in dB if that is the unit. `axis` says where points are that have
 /// so many channels behind them. All values are in the array of this name; they were measured until
-/// this UNIX time.
+/// this UNIX time, over so many seconds.
 pub fn curves(
     values: [Vec<f64>; N_POL],
     axis: impl Fn(usize) -> Axis,
     unit: &str,
-    (array, time): (&str, Option<f64>),
+    (array, (time, period)): (&str, (Option<f64>, Option<f64>)),
 ) -> Body {
     let reduced = values.map(|values| reduce(&values, POINTS));
     let each = reduced[0].each;
@@ -85,6 +86,7 @@ pub fn curves(
         unit: unit.to_owned(),
         series: series.collect(),
         time,
+        period,
         array: Some(format!("arrays/{array}.npy")),
     }
 }
@@ -138,6 +140,11 @@ pub fn histogram(statistics: &InputStatistics) -> Panel {
     Panel::new("input-histogram", "Input samples", body)
 }
 
+/// Seconds that statistics of the input are of.
+pub fn period(statistics: &InputStatistics, clock: SampleClock) -> f64 {
+    statistics.end.0.saturating_sub(statistics.start.0) as f64 / clock.adc_sample_rate
+}
+
 /// Consecutive samples of the digitiser, the first of the snapshot.
 pub fn snapshot(statistics: &InputStatistics, clock: SampleClock) -> Panel {
     let samples = statistics.snapshot.iter().zip(POLS);
@@ -160,6 +167,7 @@ pub fn snapshot(statistics: &InputStatistics, clock: SampleClock) -> Panel {
         unit: "counts of the digitiser".to_owned(),
         series: series.collect(),
         time: Some(statistics.snapshot_start.unix(clock)),
+        period: Some(period(statistics, clock)),
         array: Some(format!("arrays/{SNAPSHOT}.npy")),
     };
     let first = statistics.snapshot_start.0;
@@ -181,10 +189,16 @@ pub fn snapshot_array(statistics: &InputStatistics) -> Array {
     }
 }
 
-/// Level of the input in dB relative to a sine of full scale, and the share of extreme values.
-pub fn levels(statistics: &InputStatistics) -> Vec<Figure> {
+/// Level of the input in dB relative to a sine of full scale, and the share of extreme values; not
+/// known if these are `old`.
+pub fn levels(statistics: &InputStatistics, old: bool) -> Vec<Figure> {
     let figures = POLS.into_iter().enumerate().flat_map(|(pol, name)| {
         let title = format!("level, {name}");
+        if old {
+            let share = format!("at full scale, {name}");
+            let unknown = |title, unit| Figure::new(title, f64::NAN, unit);
+            return [unknown(title, "dBFS"), unknown(share, "%")];
+        }
         let level = match statistics.level_dbfs(pol) {
             Some(f64::MIN) => Figure::in_words(title, "all zeros"),
             level => Figure::new(title, level.unwrap_or(f64::NAN), "dBFS"),

@@ -18,7 +18,12 @@ fn event(cause: Cause, stage: LossStage, text: &str) -> LossEvent {
 #[test]
 fn the_verdict_is_the_top_cause_since_it_began_with_what_mends_it() {
     let record = LossRecord::default();
-    assert_eq!(board::verdict(&record).text, "all well");
+    assert_eq!(board::verdict(&record, true).text, "all well");
+    let before = board::verdict(&record, false);
+    assert_eq!(
+        (before.state, &before.text[..]),
+        (State::Warning, "no heap yet")
+    );
     let line = "no heap has come in 5 s: no-input, nothing comes to eth1: does the digitiser send?";
     let begins = event(Cause::NoInput, LossStage::Begins, line);
     let mut words = Words {
@@ -30,7 +35,7 @@ fn the_verdict_is_the_top_cause_since_it_began_with_what_mends_it() {
     // What is shown is of the last look, whatever the last line said.
     words.what = "no heap has come in 10 s: no-input".to_owned();
     record.update(105.0, active(&words).into_iter(), &[]);
-    let verdict = board::verdict(&record);
+    let verdict = board::verdict(&record, true);
     assert_eq!((verdict.state, verdict.since), (State::Bad, Some(100.0)));
     assert_eq!(verdict.mends, "does the digitiser send?");
     assert_eq!(verdict.text, words.what);
@@ -38,7 +43,7 @@ fn the_verdict_is_the_top_cause_since_it_began_with_what_mends_it() {
     assert_eq!(names, ["no-input", "not-sent"]);
     let ends = event(Cause::NoInput, LossStage::Ends, "no-input is over");
     record.update(110.0, std::iter::empty(), &[ends]);
-    assert_eq!(board::verdict(&record).state, State::Well);
+    assert_eq!(board::verdict(&record, true).state, State::Well);
     let log = board::log(&record);
     assert_eq!((log.len(), log[0].state), (2, State::Well));
     assert_eq!(log[1].text, line);
@@ -103,7 +108,7 @@ fn the_level_of_a_full_square_is_three_decibels() {
         snapshot_start: Timestamp(0),
         snapshot: Default::default(),
     };
-    let levels = spectra::levels(&statistics);
+    let levels = spectra::levels(&statistics, false);
     let level = levels[0].value.unwrap();
     assert!((level - 3.0).abs() < 0.05, "{level}");
     assert_eq!(levels[1].value, Some(100.0));
@@ -111,10 +116,16 @@ fn the_level_of_a_full_square_is_three_decibels() {
     let mut zeros = statistics;
     zeros.histogram[0] = vec![0; 1024];
     zeros.histogram[0][512] = 100;
-    let levels = spectra::levels(&zeros);
+    let levels = spectra::levels(&zeros, false);
     assert_eq!(
         levels[0],
         live::Figure::in_words("level, pol 0", "all zeros")
+    );
+    // What is not measured any more is not known.
+    let old = spectra::levels(&zeros, true);
+    assert!(
+        old.iter()
+            .all(|figure| figure.value.is_none() && figure.words.is_none())
     );
 }
 

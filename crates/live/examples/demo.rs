@@ -95,6 +95,7 @@ impl Demo {
                 highest: decibels(&reduced.highest),
             }],
             time: None,
+            period: None,
             array: Some("arrays/w.npy".to_owned()),
         }
     }
@@ -117,6 +118,7 @@ fn trace(made: usize) -> Body {
             highest: Vec::new(),
         }],
         time: None,
+        period: None,
         array: None,
     }
 }
@@ -138,6 +140,7 @@ fn circle() -> Body {
             name: "pol 0".to_owned(),
             points: (0..500).map(point).collect(),
         }],
+        time: None,
     }
 }
 

@@ -119,6 +119,9 @@ pub enum Body {
         /// UNIX time in seconds until which this was measured.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time: Option<f64>,
+        /// Seconds from one measurement to the next, if they are known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        period: Option<f64>,
         /// Address of all values as an array, relative to the page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         array: Option<String>,
@@ -134,6 +137,9 @@ pub enum Body {
         /// UNIX time in seconds at which the axis begins.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time: Option<f64>,
+        /// Seconds from one measurement to the next, if they are known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        period: Option<f64>,
         /// Address of all values as an array, relative to the page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         array: Option<String>,
@@ -149,6 +155,9 @@ pub enum Body {
         same_scale: bool,
         /// Points of several kinds.
         series: Vec<PointSeries>,
+        /// UNIX time in seconds at which they were measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time: Option<f64>,
     },
     /// One series of a spectrum over time, newest on top: the page keeps the rows.
     Waterfall {
