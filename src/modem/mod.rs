@@ -18,6 +18,7 @@ mod place;
 mod sockets;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod watch;
 
 pub use intake::{Block, Intake, IntakeCounts, IntakeError, IntakeSettings, Taken};

@@ -9,10 +9,11 @@ use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
 use katcp::reading::unix_now;
 use live::{
     Array, Axis, Body, Document, Figure, History, LogEntry, Panel, PointSeries, Series, Site,
-    Source, Span, State, Verdict,
+    Source, Span, State, Within,
 };
 use prometheus::proto::{MetricFamily, MetricType};
 
+use super::verdict::{Moment, Recent, lost};
 use super::watch::{BINS, Seen, Shared, Watcher};
 use crate::metrics::scrape::{Samples, Scrape, counter, family, plain, site, text};
 use crate::report::modem::Corrected;
@@ -30,15 +31,9 @@ pub struct ModemPage {
     shared: Arc<Shared>,
     quality: History,
     frames: History,
-    /// Counts at the last tick, and when that was.
-    last: (Counts, f64),
+    recent: Recent,
     /// Frames that were found a second.
     rate: f64,
-}
-
-/// Frames that were detected and not delivered.
-fn lost(counts: &Counts) -> u64 {
-    counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
 }
 
 impl ModemPage {
@@ -54,8 +49,9 @@ impl ModemPage {
             name: name.to_owned(),
             shared: watcher.shared.clone(),
             quality: History::new(names(&["Es/N0"]), PAST.0, PAST.1),
-            frames: History::new(names(&["delivered", "not delivered"]), PAST.0, PAST.1),
-            last: (Counts::default(), unix_now()),
+            frames: History::new(names(&["delivered", "not delivered"]), PAST.0, PAST.1)
+                .keeping(Within::Mean),
+            recent: Recent::new(unix_now()),
             rate: 0.0,
         }
     }
@@ -69,33 +65,12 @@ impl ModemPage {
         site(Arc::new(metrics)).source(Self::new(name, watcher))
     }
 
-    fn verdict(&self, seen: &Seen) -> Verdict {
-        let counts = &seen.counts;
-        let (state, text) = match (counts.delivered, lost(counts)) {
-            (0, 0) => (State::Warning, "no frame yet".to_owned()),
-            (all, 0) => (State::Well, format!("all of {all} frames delivered")),
-            (good, bad) => {
-                let text = format!("{bad} of {} frames not delivered", good + bad);
-                (State::Bad, text)
-            }
-        };
-        let (state, text) = match (seen.level.warning(), state) {
-            (Some(warning), State::Well) => (State::Warning, format!("{text}; {warning}")),
-            (Some(warning), worse) => (worse, format!("{text}; {warning}")),
-            (None, state) => (state, text),
-        };
-        let text = match seen.ended {
-            true => format!("ended: {text}"),
-            false => text,
-        };
-        Verdict {
-            text,
-            ..Verdict::new(state)
-        }
-    }
-
     fn figures(&self, seen: &Seen) -> Body {
-        let last = seen.last;
+        // Of frames that came long ago nothing is known now.
+        let silent = self.recent.silent_since().is_some() && !seen.ended;
+        let last = seen.last.filter(|_| !silent);
+        let level = seen.level.decibels;
+        let level = level.filter(|_| self.recent.samples_come() || seen.ended);
         let number = |name: &str, value: Option<f64>, unit: &str| {
             Figure::new(name, value.unwrap_or(f64::NAN), unit)
         };
@@ -112,7 +87,7 @@ impl ModemPage {
                 "Hz",
             ),
             number("sample clock", last.map(|frame| frame.clock_ppm), "ppm"),
-            number("level", seen.level.decibels, seen.level.unit()),
+            number("level", level, seen.level.unit()),
         ];
         if let Some(share) = seen.level.share() {
             figures.push(Figure::new("at full scale", 100.0 * share, "%"));
@@ -162,7 +137,7 @@ fn span(name: &str, unit: &str, edge: f64) -> Span {
     }
 }
 
-fn points(seen: &Seen) -> Body {
+fn points(seen: &Seen, time: Option<f64>) -> Body {
     let name = seen.modulation.map_or("", |modulation| modulation.name());
     let points = seen.points.iter().map(|point| [point.re, point.im]);
     Body::Points {
@@ -173,11 +148,11 @@ fn points(seen: &Seen) -> Body {
             name: name.to_owned(),
             points: points.collect(),
         }],
-        time: None,
+        time,
     }
 }
 
-fn eye(seen: &Seen) -> Body {
+fn eye(seen: &Seen, time: Option<f64>) -> Body {
     Body::Points {
         x: span("time in symbols", "", 1.0),
         y: span("in phase", "", EDGE),
@@ -186,7 +161,7 @@ fn eye(seen: &Seen) -> Body {
             name: "matched filter".to_owned(),
             points: seen.eye.clone(),
         }],
-        time: None,
+        time,
     }
 }
 
@@ -261,15 +236,23 @@ impl Source for ModemPage {
     fn note(&mut self) {
         let (time, seen) = (unix_now(), self.shared.seen());
         let (counts, last) = (seen.counts, seen.last);
+        let packets = seen.packets.as_ref();
+        let lost_samples = packets.map_or(0, |packets| packets.stream.lost_samples);
         drop(seen);
-        let (before, then) = self.last;
+        let before = self.recent.newest();
         let each =
-            |now: u64, before: u64| now.saturating_sub(before) as f64 / (time - then).max(1e-3);
-        let good = each(counts.delivered, before.delivered);
-        let bad = each(lost(&counts), lost(&before));
+            |now: u64, then: u64| now.saturating_sub(then) as f64 / (time - before.time).max(1e-3);
+        let good = each(counts.delivered, before.counts.delivered);
+        let bad = each(lost(&counts), lost(&before.counts));
         self.rate = good + bad;
-        self.last = (counts, time);
+        self.recent.note(Moment {
+            time,
+            counts,
+            lost_samples,
+        });
         self.frames.note(time, &[good, bad]);
+        // Of a second without a frame there is no quality.
+        let last = last.filter(|_| self.rate > 0.0);
         let snr = last.map_or(f64::NAN, |frame| frame.snr_db);
         self.quality.note(time, &[snr]);
     }
@@ -282,13 +265,15 @@ impl Source for ModemPage {
         seen.spectra = 0;
         drop(seen);
         self.shared.wanted.store(true, Ordering::Relaxed);
+        let verdict = self.recent.verdict(now.level.warning(), now.ended);
+        let time = now.lines.front().map(|frame| frame.time);
         let panels = vec![
-            Panel::new("verdict", "Verdict", Body::Verdict(self.verdict(&now))),
+            Panel::new("verdict", "Verdict", Body::Verdict(verdict)),
             Panel::new("figures", "Now", self.figures(&now)),
-            Panel::new("constellation", "Constellation", points(&now))
+            Panel::new("constellation", "Constellation", points(&now, time))
                 .with_note("Equalised points of a frame's body."),
             Panel::new("spectrum", "Spectrum", spectrum(&now)),
-            Panel::new("eye", "Eye", eye(&now))
+            Panel::new("eye", "Eye", eye(&now, time))
                 .with_note("Behind the matched filter, before the equaliser; decisions are at 0."),
             Panel::new("taps", "Equaliser", taps(&now))
                 .with_note("Magnitude of each tap, the newest symbol's to the right."),
@@ -413,7 +398,9 @@ mod tests {
 
     /// The page's document and the metrics of what a watcher saw.
     fn told(watcher: &Watcher) -> (String, String) {
-        let document = ModemPage::new("rx", watcher).document();
+        let mut page = ModemPage::new("rx", watcher);
+        page.note();
+        let document = page.document();
         let metrics = ModemMetrics {
             shared: watcher.shared.clone(),
             started: SystemTime::UNIX_EPOCH,
@@ -491,7 +478,10 @@ mod tests {
             assert!(metrics.contains(line), "{line}: {metrics}");
         }
         let (page, metrics) = shown(&loud, None);
-        assert!(page.contains("all of 7 frames delivered"), "{page}");
+        assert!(
+            page.contains("all of 7 frames of the last 10 s delivered"),
+            "{page}"
+        );
         assert!(!metrics.contains("modem_input_clipped"), "{metrics}");
         assert!(
             metrics.contains("modem_input_power_db{to=\"1\"} 0.26"),

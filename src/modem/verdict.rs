@@ -1,0 +1,312 @@
+//! The verdict on what a receiver receives: of the last seconds, not of all that ever was.
+
+use std::collections::VecDeque;
+
+use karoo_modem::rx::Counts;
+use live::{CauseShown, State, Verdict};
+
+/// Seconds that are judged.
+const SPAN: f64 = 10.0;
+/// Seconds without a frame after which that is said, at least and at most. In between it depends on
+/// how often frames came.
+const QUIET: (f64, f64) = (5.0, 60.0);
+/// Of so many of the usual times between two frames, silence is told from a gap.
+const GAPS: f64 = 3.0;
+
+/// Frames that were found and not delivered.
+pub fn lost(counts: &Counts) -> u64 {
+    counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
+}
+
+/// What there was at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    /// UNIX time.
+    pub time: f64,
+    /// Frames and samples.
+    pub counts: Counts,
+    /// Samples that were lost on the way here.
+    pub lost_samples: u64,
+}
+
+impl Moment {
+    fn frames(&self) -> u64 {
+        self.counts.delivered + lost(&self.counts)
+    }
+
+    /// Frames of which a header came: what noise does not make.
+    fn headers(&self) -> u64 {
+        let counts = &self.counts;
+        counts.delivered + counts.mode + counts.length + counts.check
+    }
+}
+
+/// What was within the last seconds.
+#[derive(Clone, Debug)]
+pub struct Recent {
+    /// The oldest first: the first is as old as what is judged, or older.
+    moments: VecDeque<Moment>,
+    begun: f64,
+    /// When a frame last came, and when a sample did.
+    frame: Option<f64>,
+    sample: f64,
+}
+
+impl Recent {
+    /// From this UNIX time on.
+    pub fn new(begun: f64) -> Self {
+        let first = Moment {
+            time: begun,
+            ..Moment::default()
+        };
+        Self {
+            moments: VecDeque::from([first]),
+            begun,
+            frame: None,
+            sample: begun,
+        }
+    }
+
+    /// Takes over what there is now.
+    pub fn note(&mut self, now: Moment) {
+        let last = self.newest();
+        if now.headers() > last.headers() {
+            self.frame = Some(now.time);
+        }
+        if now.counts.samples > last.counts.samples {
+            self.sample = now.time;
+        }
+        self.moments.push_back(now);
+        while self
+            .moments
+            .get(1)
+            .is_some_and(|next| now.time - next.time >= SPAN)
+        {
+            self.moments.pop_front();
+        }
+    }
+
+    /// The newest of what was noted.
+    pub fn newest(&self) -> Moment {
+        self.moments.back().copied().unwrap_or_default()
+    }
+
+    /// When the newest frame came, if frames have come and come no more.
+    pub fn silent_since(&self) -> Option<f64> {
+        let now = self.newest();
+        let usual = (now.time - self.begun) / now.headers().max(1) as f64;
+        let quiet = (GAPS * usual).clamp(QUIET.0, QUIET.1);
+        self.frame.filter(|frame| now.time - frame > quiet)
+    }
+
+    /// Whether samples came in the last seconds.
+    pub fn samples_come(&self) -> bool {
+        self.newest().time - self.sample <= QUIET.0
+    }
+
+    /// The verdict. `level` is what is wrong with the level; of a stream that has `ended` all is
+    /// judged.
+    pub fn verdict(&self, level: Option<String>, ended: bool) -> Verdict {
+        let now = self.newest();
+        let first = match self.moments.front() {
+            Some(first) if !ended => *first,
+            _ => Moment::default(),
+        };
+        let bad = lost(&now.counts) - lost(&first.counts).min(lost(&now.counts));
+        let all = now.frames() - first.frames().min(now.frames());
+        let mut causes = Vec::new();
+        if !ended {
+            causes.extend(self.silence());
+        }
+        let span = if ended { "" } else { " of the last 10 s" };
+        if bad > 0 {
+            causes.extend(losses(&first, &now, bad, all, span));
+        }
+        causes.extend(level.map(|text| {
+            let mends = "Change the gain in front of the receiver.";
+            cause(("level", State::Warning), text, mends, now.time, 0)
+        }));
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.state));
+        let mut verdict = match causes.first() {
+            Some(top) => Verdict {
+                state: top.state,
+                text: top.text.clone(),
+                since: (top.name == "no-frame").then_some(top.since),
+                mends: top.mends.clone(),
+                causes,
+            },
+            None => Verdict {
+                text: format!("all of {all} frames{span} delivered"),
+                ..Verdict::new(State::Well)
+            },
+        };
+        if ended {
+            verdict.text = match verdict.state {
+                _ if now.frames() == 0 => "ended: no frame came".to_owned(),
+                _ => format!("ended: {}", verdict.text),
+            };
+        }
+        verdict
+    }
+
+    /// No frame comes.
+    fn silence(&self) -> Option<CauseShown> {
+        let what = |state| ("no-frame", state);
+        let mends = "Does the sender send frames? Are frequency, rate and level those of the \
+                     receiver?";
+        let send = "Does the sender send, and to this address?";
+        match (self.frame, self.silent_since()) {
+            (None, _) if self.samples_come() => {
+                let text = "no frame yet".to_owned();
+                Some(cause(what(State::Warning), text, mends, self.begun, 0))
+            }
+            (None, _) => {
+                let text = "no frame yet: no samples come".to_owned();
+                Some(cause(what(State::Warning), text, send, self.begun, 0))
+            }
+            (_, None) => None,
+            (_, Some(since)) if self.samples_come() => {
+                let text = "no frame comes".to_owned();
+                Some(cause(what(State::Bad), text, mends, since, 0))
+            }
+            (_, Some(since)) => {
+                let text = "no frame comes: no samples come".to_owned();
+                Some(cause(what(State::Bad), text, send, since, 0))
+            }
+        }
+    }
+}
+
+/// What is known of frames that were not delivered.
+fn losses(
+    first: &Moment,
+    now: &Moment,
+    bad: u64,
+    all: u64,
+    span: &str,
+) -> impl Iterator<Item = CauseShown> {
+    let grown = |of: fn(&Moment) -> u64| of(now).saturating_sub(of(first));
+    let samples = grown(|moment| moment.lost_samples);
+    let ways: [(&str, u64); 5] = [
+        ("fail their check", grown(|of| of.counts.check)),
+        ("have a header that cannot be", grown(|of| of.counts.mode)),
+        ("have a length that cannot be", grown(|of| of.counts.length)),
+        ("are cut", grown(|of| of.counts.cut)),
+        (
+            "are found and not acquired",
+            grown(|of| of.counts.not_acquired),
+        ),
+    ];
+    let ways = ways.into_iter().filter(|(_, count)| *count > 0);
+    let ways: Vec<_> = ways.map(|(way, count)| format!("{count} {way}")).collect();
+    let text = format!(
+        "{bad} of {all} frames{span} not delivered: {}",
+        ways.join(", ")
+    );
+    let mends = match samples {
+        0 => "More power or a slower modulation; levels and EVM say what is wrong.",
+        _ => "Samples were lost on the way: larger buffers of sockets, or another way.",
+    };
+    let frames = cause(("frames-lost", State::Bad), text, mends, now.time, bad);
+    let samples = (samples > 0).then(|| {
+        let text = format!("{samples} samples{span} were lost on the way");
+        let mends = "Do sender, network and this host keep up with the rate?";
+        cause(("samples-lost", State::Bad), text, mends, now.time, samples)
+    });
+    std::iter::once(frames).chain(samples)
+}
+
+fn cause(
+    (name, state): (&str, State),
+    text: String,
+    mends: &str,
+    since: f64,
+    count: u64,
+) -> CauseShown {
+    CauseShown {
+        name: name.to_owned(),
+        state,
+        text,
+        mends: mends.to_owned(),
+        run_book: String::new(),
+        since,
+        count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What there is so many seconds after the begin.
+    fn at(second: u64, delivered: u64, check: u64, samples: u64) -> Moment {
+        let counts = Counts {
+            samples,
+            delivered,
+            check,
+            ..Counts::default()
+        };
+        Moment {
+            time: 100.0 + second as f64,
+            counts,
+            lost_samples: 40 * check,
+        }
+    }
+
+    fn said(moments: impl IntoIterator<Item = Moment>) -> (Recent, Verdict) {
+        let mut recent = Recent::new(100.0);
+        moments.into_iter().for_each(|moment| recent.note(moment));
+        let verdict = recent.verdict(None, false);
+        (recent, verdict)
+    }
+
+    #[test]
+    fn a_loss_is_forgotten_after_a_while() {
+        let moments = |last| (1..=last).map(|s| at(s, 8 * s, s.min(3), 1000 * s));
+        let (_, verdict) = said(moments(5));
+        assert_eq!(verdict.state, State::Bad);
+        let text = "3 of 43 frames of the last 10 s not delivered: 3 fail their check";
+        assert_eq!(verdict.text, text);
+        let names: Vec<_> = verdict.causes.iter().map(|cause| &cause.name[..]).collect();
+        assert_eq!(names, ["frames-lost", "samples-lost"]);
+        assert!(verdict.mends.contains("Samples were lost"), "{verdict:?}");
+        let (_, verdict) = said(moments(20));
+        assert_eq!(verdict.state, State::Well);
+        assert_eq!(verdict.text, "all of 80 frames of the last 10 s delivered");
+    }
+
+    #[test]
+    fn silence_is_told_with_its_time_and_whether_samples_come() {
+        let (recent, verdict) = said([at(1, 0, 0, 1000)]);
+        assert_eq!(
+            (verdict.state, &verdict.text[..]),
+            (State::Warning, "no frame yet")
+        );
+        assert_eq!(recent.silent_since(), None);
+        let dead =
+            |samples: fn(u64) -> u64| said((1..=30).map(|s| at(s, 5 * s.min(10), 0, samples(s))));
+        let (recent, verdict) = dead(|s| 1000 * s.min(10));
+        assert_eq!(recent.silent_since(), Some(110.0));
+        assert_eq!((verdict.state, verdict.since), (State::Bad, Some(110.0)));
+        assert_eq!(verdict.text, "no frame comes: no samples come");
+        let (_, verdict) = dead(|s| 1000 * s);
+        assert_eq!(verdict.text, "no frame comes");
+    }
+
+    #[test]
+    fn seldom_frames_are_no_silence() {
+        // One in 10 s.
+        let (recent, verdict) = said((1..=49).map(|s| at(s, s / 10, 0, s)));
+        assert_eq!(recent.silent_since(), None);
+        assert_eq!(verdict.state, State::Well);
+    }
+
+    #[test]
+    fn of_a_stream_that_ended_all_is_judged() {
+        let moments = (1..=30).map(|s| at(s, 8 * s.min(9), s.min(1), 1000 * s));
+        let (recent, _) = said(moments);
+        let verdict = recent.verdict(None, true);
+        let text = "ended: 1 of 73 frames not delivered: 1 fail their check";
+        assert_eq!((verdict.state, &verdict.text[..]), (State::Bad, text));
+    }
+}
