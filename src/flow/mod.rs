@@ -2,6 +2,7 @@
 
 mod page;
 mod ports;
+mod verdict;
 
 pub use page::FlowPage;
 pub use ports::{OpenPorts, PortReader, PortWriter, open};

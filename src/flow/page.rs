@@ -1,24 +1,32 @@
 //! A running graph as a source of pages.
 
-use karoo_flow::place::rate_in_words;
-use karoo_flow::run::{Handle, Shape, Telemetry};
+use karoo_flow::run::{Handle, Limit, PartitionTelemetry, Shape, Telemetry};
 use katcp::reading::unix_now;
-use live::{
-    Array, Arrow, Bar, Body, Document, Figure, History, Node, Panel, Part, Source, State, Verdict,
-};
+use live::{Array, Arrow, Bar, Body, Document, Figure, History, Node, Panel, Part, Source, Within};
+
+use super::verdict::{Progress, ticks_out};
 
 /// Seconds between two points of the last hour, and how many points it has.
 const HOUR: (f64, usize) = (10.0, 360);
 /// Nodes whose names a box has.
 const NAMES: usize = 4;
+/// The index of the inputs among partitions.
+const IN: usize = 0;
+/// What inputs and outputs do that do nothing.
+const SILENT: &str = "waits for samples";
+const FULL: &str = "waits for readers";
 
 /// The page of a running graph.
 pub struct FlowPage {
     name: String,
     shape: Shape,
     handle: Handle,
-    last: Telemetry,
     now: Telemetry,
+    /// What was done between the last two looks.
+    span: Telemetry,
+    /// UNIX time of the last look.
+    time: f64,
+    progress: Progress,
     rates: History,
 }
 
@@ -30,51 +38,48 @@ impl FlowPage {
             name: name.to_owned(),
             shape,
             handle,
-            last: Telemetry::default(),
             now: Telemetry::default(),
-            rates: History::new(rates, HOUR.0, HOUR.1),
+            span: Telemetry::default(),
+            time: unix_now(),
+            progress: Progress::new(unix_now()),
+            rates: History::new(rates, HOUR.0, HOUR.1).keeping(Within::Mean),
         }
-    }
-
-    /// Nanoseconds between the last two looks.
-    fn span(&self) -> f64 {
-        self.now.elapsed.saturating_sub(self.last.elapsed).max(1) as f64
     }
 
     /// Ticks a second that came out between the last two looks.
     fn rate(&self) -> f64 {
-        let ticks = |telemetry: &Telemetry| {
-            let out = telemetry
-                .partitions
-                .iter()
-                .find(|part| part.name == "outputs");
-            out.map_or(0, |part| part.ticks)
-        };
-        ticks(&self.now).saturating_sub(ticks(&self.last)) as f64 * 1e9 / self.span()
+        ticks_out(&self.span) as f64 * 1e9 / self.span.elapsed.max(1) as f64
     }
 
     /// The share of the time between the last two looks that a partition did not wait. One that
     /// does not run is not busy.
     fn busy(&self, index: usize) -> f64 {
-        let worked =
-            |telemetry: &Telemetry| telemetry.partitions.get(index).map_or(0, |part| part.busy);
-        let worked = worked(&self.now).saturating_sub(worked(&self.last)) as f64;
-        (worked / self.span()).clamp(0.0, 1.0)
+        let part = self.span.partitions.get(index);
+        part.map_or(0.0, |part| self.span.share(part.busy))
     }
 
-    /// The partition that waits least, of those with nodes.
-    fn bottleneck(&self) -> Option<usize> {
-        let inner = (0..self.now.partitions.len()).filter(|&at| {
-            self.shape
-                .partitions
-                .get(at)
-                .is_some_and(|part| part.id.is_some())
-        });
-        inner.max_by(|&a, &b| self.busy(a).total_cmp(&self.busy(b)))
+    /// What a partition does, and how much of its time. Inputs and outputs that wait for what is
+    /// outside do nothing, which no count tells from reading and writing.
+    fn does(&self, index: usize) -> (&'static str, f64) {
+        let busy = self.busy(index);
+        let parts = (
+            self.shape.partitions.get(index),
+            self.span.partitions.get(index),
+        );
+        let outer = parts.0.is_some_and(|part| part.id.is_none());
+        // A blocked read or write takes all of the time and brings no tick.
+        let blocked = busy > 0.5 && parts.1.is_some_and(|part| part.ticks == 0);
+        match (outer, index == IN) {
+            (false, _) => ("busy", busy),
+            (true, true) if blocked => (SILENT, 0.0),
+            (true, false) if blocked => (FULL, 0.0),
+            (true, true) => ("reading", busy),
+            (true, false) => ("writing", busy),
+        }
     }
 
     fn picture(&self) -> Body {
-        let limit = self.bottleneck();
+        let limit = self.span.limit().and_then(Limit::partition);
         let node = |(index, part): (usize, &karoo_flow::run::PartitionShape)| {
             let names: Vec<&str> = part.units.iter().flatten().map(String::as_str).collect();
             let mut lines: Vec<String> = names
@@ -85,19 +90,21 @@ impl FlowPage {
             if names.len() > NAMES {
                 lines.push(format!("and {} more", names.len() - NAMES));
             }
+            let (does, share) = self.does(index);
+            let says = match does {
+                SILENT | FULL => does.to_owned(),
+                _ => format!("{:.0} % {does}", 100.0 * share),
+            };
             Node {
                 name: part.name.clone(),
+                says,
                 lines,
-                share: self.busy(index),
+                share,
                 marked: limit == Some(index),
             }
         };
         let arrow = |(index, queue): (usize, &karoo_flow::run::QueueShape)| {
-            let fill = self
-                .now
-                .queues
-                .get(index)
-                .map_or(0, |times| times.fill.median);
+            let fill = self.now.queues.get(index).map_or(0, |times| times.held);
             Arrow {
                 from: queue.from,
                 to: queue.to,
@@ -111,53 +118,29 @@ impl FlowPage {
         }
     }
 
-    fn verdict(&self) -> Verdict {
-        let rate = format!("{} ticks a second", rate_in_words(self.rate()));
-        let text = match self.bottleneck() {
-            Some(at) if self.busy(at) > 0.9 => {
-                let name = &self.shape.partitions[at].name;
-                format!(
-                    "{rate}; the limit is {name}, {:.0} % busy",
-                    100.0 * self.busy(at)
-                )
-            }
-            Some(_) => format!("{rate}; the limit is outside: no partition is always busy"),
-            None => rate,
-        };
-        Verdict {
-            text,
-            ..Verdict::new(State::Well)
-        }
-    }
-
     fn bars(&self) -> Body {
         let bar = |(index, part): (usize, &karoo_flow::run::PartitionShape)| {
-            let share =
-                |of: &dyn Fn(&karoo_flow::run::QueueTelemetry) -> u64,
-                 own: &dyn Fn(&karoo_flow::run::QueueShape) -> usize| {
-                    let queues = self.shape.queues.iter().enumerate();
-                    let here = queues.filter(|(_, queue)| own(queue) == index);
-                    let time =
-                        |telemetry: &Telemetry, at: usize| telemetry.queues.get(at).map_or(0, of);
-                    let spans = here
-                        .map(|(at, _)| time(&self.now, at).saturating_sub(time(&self.last, at)));
-                    (spans.sum::<u64>() as f64 / self.span()).min(1.0)
-                };
+            let times = self.span.partitions.get(index);
+            let share = |of: &dyn Fn(&PartitionTelemetry) -> u64| {
+                times.map_or(0.0, |times| self.span.share(of(times)))
+            };
+            let (_, does_for) = self.does(index);
+            let outside = self.busy(index) - does_for;
+            let does = match (part.id, index == IN) {
+                (Some(_), _) => "working",
+                (None, true) => "reading",
+                (None, false) => "writing",
+            };
             let parts = [
-                ("working", self.busy(index)),
-                (
-                    "waiting for input",
-                    share(&|times| times.empty, &|queue| queue.to),
-                ),
-                (
-                    "waiting for room",
-                    share(&|times| times.full, &|queue| queue.from),
-                ),
+                (does, does_for),
+                ("waiting for what is outside", outside),
+                ("waiting for input", share(&|times| times.waiting_to_read)),
+                ("waiting for room", share(&|times| times.waiting_to_write)),
             ];
+            let parts = parts.into_iter().filter(|(_, share)| *share > 0.0);
             Bar {
                 name: part.name.clone(),
                 parts: parts
-                    .into_iter()
                     .map(|(name, share)| Part {
                         name: name.to_owned(),
                         share,
@@ -177,27 +160,23 @@ impl FlowPage {
             "to",
             "writer waits, %",
             "reader waits, %",
-            "blocks in it",
+            "blocks in it now",
             "of",
         ];
-        let row = |(index, queue): (usize, &karoo_flow::run::QueueTelemetry)| {
-            let last = self.last.queues.get(index);
-            let share = |of: &dyn Fn(&karoo_flow::run::QueueTelemetry) -> u64| {
-                let time = of(queue).saturating_sub(last.map_or(0, of)) as f64;
-                format!("{:.0}", 100.0 * (time / self.span()).min(1.0))
-            };
+        let share = |time: u64| format!("{:.0}", 100.0 * self.span.share(time));
+        let row = |queue: &karoo_flow::run::QueueTelemetry| {
             vec![
                 queue.from.clone(),
                 queue.to.clone(),
-                share(&|times| times.full),
-                share(&|times| times.empty),
-                queue.fill.median.to_string(),
+                share(queue.full),
+                share(queue.empty),
+                queue.held.to_string(),
                 queue.capacity.to_string(),
             ]
         };
         Body::Table {
             columns: columns.map(str::to_owned).to_vec(),
-            rows: self.now.queues.iter().enumerate().map(row).collect(),
+            rows: self.span.queues.iter().map(row).collect(),
         }
     }
 
@@ -209,7 +188,7 @@ impl FlowPage {
             "99 %, ns",
             "at most, ns",
         ];
-        let row = |part: &karoo_flow::run::PartitionTelemetry| {
+        let row = |part: &PartitionTelemetry| {
             let numbers = [
                 part.ticks,
                 part.steps.median,
@@ -228,8 +207,11 @@ impl FlowPage {
 
 impl Source for FlowPage {
     fn note(&mut self) {
-        self.last = std::mem::replace(&mut self.now, self.handle.telemetry());
-        self.rates.note(unix_now(), &[self.rate()]);
+        let before = std::mem::replace(&mut self.now, self.handle.telemetry());
+        self.time = unix_now();
+        self.span = self.now.since(&before);
+        self.progress.note(self.time, &before, &self.now);
+        self.rates.note(self.time, &[self.rate()]);
     }
 
     fn document(&mut self) -> Document {
@@ -241,13 +223,17 @@ impl Source for FlowPage {
             Figure::new("latency, 99 %", latency.p99 as f64 * 1e-9, "s"),
             Figure::new("latency at most", latency.most as f64 * 1e-9, "s"),
         ];
+        let verdict = self.progress.verdict(self.time, &self.span);
         let panels = vec![
-            Panel::new("verdict", "Run", Body::Verdict(self.verdict())),
+            Panel::new("verdict", "Run", Body::Verdict(verdict)),
             Panel::new("figures", "Figures", Body::Figures { figures }),
             Panel::new("graph", "Graph", self.picture()).with_note(
-                "Boxes fill as partitions work, arrows as queues fill; the limit is marked.",
+                "Boxes fill as partitions work, arrows as queues fill. What holds the rate back is \
+                 marked.",
             ),
-            Panel::new("time", "Time", self.bars()),
+            Panel::new("time", "Time", self.bars()).with_note(
+                "Reading and writing count the time in which what is outside is waited for.",
+            ),
             Panel::new("queues", "Waiting, by queue", self.queues()),
             Panel::new("steps", "Steps", self.table()),
             Panel::new(
@@ -302,6 +288,6 @@ mod tests {
         assert_eq!(page.shape.partitions[3].name, "partition 1");
         assert_eq!(page.busy(3), 0.0);
         assert!(page.busy(2) > 0.0);
-        assert_eq!(page.bottleneck(), Some(2));
+        assert_ne!(page.span.limit(), Some(Limit::Partition(3)));
     }
 }

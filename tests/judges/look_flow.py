@@ -16,6 +16,10 @@ return boxes.flatMap((box, at) => box.classList.contains("marked") ? [names[at].
 NAMES = """
 return [...document.querySelectorAll("#panel-graph svg.network text.name")].map((name) => name.textContent);
 """
+SCALE = """
+const picture = document.querySelector("#panel-graph svg.network");
+return picture.getBoundingClientRect().width / picture.viewBox.baseVal.width;
+"""
 ARROWS = 'return document.querySelectorAll("#panel-graph svg.network path.arrow").length'
 ROWS = """
 return [...document.querySelectorAll("#panel-queues tbody tr")].map(
@@ -44,6 +48,13 @@ def look(url, width, height):
             return len(times) == 4 and behind[1] > 50 and behind[1] > before[1]
 
         browser.wait("waiting by queue", ROWS, waits)
+        text = browser.run("return document.querySelector('.verdict .words').textContent")
+        if "the limit is partition 1" not in text:
+            raise SystemExit(f"the verdict is {text}")
+        # As large as letters are elsewhere; what is wider scrolls.
+        scale = browser.run(SCALE)
+        if not 0.99 < scale < 1.01:
+            raise SystemExit(f"the graph is drawn {scale} as large as it is")
         check_fits(browser, width)
         check_loads(browser, url)
     finally:
@@ -59,4 +70,5 @@ def main():
         look(url, width, height)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -434,6 +434,25 @@ fn a_browser_sees_the_graph_with_its_limit_and_waiting_by_queue() {
 }
 
 #[test]
+fn a_browser_sees_that_nothing_comes() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("uneven.toml");
+    fs::write(&path, UNEVEN.replace("TAPS", "1.0")).unwrap();
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let input = format!("x=tcp:{}", peer.local_addr().unwrap());
+    // It sends something, and then nothing until the run goes.
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = peer.accept().unwrap();
+        stream.write_all(&vec![0; 1 << 20]).unwrap();
+        let _ = stream.read(&mut [0]);
+    });
+    let args = ["flow", "run", path.to_str().unwrap(), "--no-pin"];
+    let ends = ["--input", &input, "--output", "y=/dev/null"];
+    browser::look("look_flow_stalled.py inputs", &[&args[..], &ends].concat());
+    peer.join().unwrap();
+}
+
+#[test]
 fn a_gain_changes_at_its_sample() {
     let folder = tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs the binary with `--http`, has `judge` of `tests/judges` look at its page, and ends it by
-/// SIGINT. Insists that all of them end well.
+/// SIGINT. Insists that all of them end well. Behind the judge's name may be words for it.
 pub fn look(judge: &str, args: &[&str]) {
     let page = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = page.local_addr().unwrap().port();
@@ -18,9 +18,11 @@ pub fn look(judge: &str, args: &[&str]) {
         .spawn()
         .unwrap();
     let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges");
+    let mut words = judge.split(' ');
     let look = Command::new("python3")
-        .arg(judges.join(judge))
+        .arg(judges.join(words.next().unwrap_or_default()))
         .arg(format!("http://127.0.0.1:{port}/"))
+        .args(words)
         .output();
     let killed = Command::new("kill")
         .args(["-INT", &child.id().to_string()])

@@ -35,6 +35,7 @@ fn now() -> f64 {
 fn network() -> Body {
     let node = |name: &str, share, marked| Node {
         name: name.to_owned(),
+        says: String::new(),
         lines: vec!["mix".to_owned(), "a/filter".to_owned()],
         share,
         marked,

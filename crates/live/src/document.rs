@@ -394,6 +394,9 @@ pub struct Part {
 pub struct Node {
     /// What it is.
     pub name: String,
+    /// What it does at this moment; empty if its share alone says how busy it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub says: String,
     /// What is in it.
     pub lines: Vec<String>,
     /// How busy it is, between 0 and 1.

@@ -385,8 +385,8 @@ fn words(done: &Done) -> String {
         .map_or(String::new(), |rate| {
             format!(", {} were expected", rate_in_words(rate))
         });
-    let bottleneck = done.telemetry.bottleneck();
-    let limit = bottleneck.map_or(String::new(), |part| format!("limit   {}\n", part.name));
+    let limit = done.telemetry.limit_in_words();
+    let limit = limit.map_or(String::new(), |limit| format!("limit   {limit}\n"));
     format!(
         "{}: {} in {:.3} s, {} a second{expected}\n{limit}{}",
         done.graph,

@@ -40,6 +40,7 @@ mod change;
 mod control;
 mod copies;
 mod gate;
+mod hold;
 mod improve;
 mod in_blocks;
 mod lane;
@@ -69,6 +70,7 @@ use std::time::Instant;
 
 pub use change::ChangeError;
 pub use control::Failure;
+pub use hold::Limit;
 pub use layout::changeable;
 pub use limits::MAX_RUN_BYTES;
 pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::hold::Limit;
 use super::telemetry::{Quantiles, Telemetry};
 
 /// Puts text together; writing to a string does not fail.
@@ -176,13 +177,13 @@ impl Telemetry {
         text
     }
 
-    /// A picture of partitions and queues in DOT, the bottleneck in red.
+    /// A picture of partitions and queues in DOT, the limit in red if it is one of them.
     pub fn to_dot(&self) -> String {
         let mut text = String::from("digraph flow {\n  rankdir=LR;\n  node [shape=box];\n");
-        let limit = self.bottleneck().map(|part| part.name.as_str());
+        let limit = self.limit().and_then(Limit::partition);
         let percent = |time: u64| 100.0 * time as f64 / self.elapsed.max(1) as f64;
-        for part in &self.partitions {
-            let colour = if limit == Some(&part.name) {
+        for (index, part) in self.partitions.iter().enumerate() {
+            let colour = if limit == Some(index) {
                 ", color=red, penwidth=3"
             } else {
                 ""

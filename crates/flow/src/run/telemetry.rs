@@ -91,6 +91,11 @@ impl Waited {
             .store(2 * now.saturating_sub(begun), Ordering::Relaxed);
     }
 
+    /// Whether a wait has begun and not ended.
+    fn waits(&self) -> bool {
+        !self.0.load(Ordering::Relaxed).is_multiple_of(2)
+    }
+
     fn until(&self, now: u64) -> u64 {
         let word = self.0.load(Ordering::Relaxed);
         if word.is_multiple_of(2) {
@@ -106,7 +111,9 @@ pub(super) struct QueueTimes {
     /// How long its ends have waited: each is written by one thread.
     pub writer: Alone<Waited>,
     pub reader: Alone<Waited>,
-    pub fill: Spread,
+    fill: Spread,
+    /// Blocks that the reader found last.
+    found: AtomicU64,
 }
 
 impl QueueTimes {
@@ -115,6 +122,24 @@ impl QueueTimes {
             writer: Alone::default(),
             reader: Alone::default(),
             fill: Spread::new(),
+            found: AtomicU64::new(0),
+        }
+    }
+
+    /// The reader has found so many blocks.
+    pub fn found(&self, blocks: u64) {
+        self.fill.add(blocks);
+        self.found.store(blocks, Ordering::Relaxed);
+    }
+
+    /// Blocks in it, of so many that it holds.
+    fn held(&self, capacity: usize) -> u64 {
+        if self.reader.0.waits() {
+            0
+        } else if self.writer.0.waits() {
+            capacity as u64
+        } else {
+            self.found.load(Ordering::Relaxed)
         }
     }
 }
@@ -248,6 +273,9 @@ pub struct QueueTelemetry {
     pub capacity: usize,
     /// Blocks that the reader found.
     pub fill: Quantiles,
+    /// Blocks in it: none while the reader waits for one, all while the writer waits for room,
+    /// else as many as the reader found last.
+    pub held: u64,
 }
 
 impl Counts {
@@ -306,6 +334,7 @@ impl Counts {
                 empty: times.reader.0.until(now),
                 capacity: names.2,
                 fill: times.fill.show(),
+                held: times.held(names.2),
             }
         };
         Telemetry {
@@ -332,12 +361,6 @@ impl Telemetry {
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self)
             .unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
-    }
-
-    /// The partition that waits least: the limit of the rate.
-    pub fn bottleneck(&self) -> Option<&PartitionTelemetry> {
-        let inner = self.partitions.iter().filter(|part| !part.units.is_empty());
-        inner.max_by_key(|part| part.busy)
     }
 
     /// The share of the time that a number of nanoseconds is, in percent.

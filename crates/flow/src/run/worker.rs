@@ -154,7 +154,7 @@ impl Ends {
         for receiver in &mut self.receivers {
             if timed && receiver.starts() {
                 let fill = receiver.fill() as u64;
-                receiver.times().fill.add(fill);
+                receiver.times().found(fill);
             }
             receiver.receive(store);
         }

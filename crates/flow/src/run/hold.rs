@@ -1,0 +1,174 @@
+//! What holds the rate back, told from who waits for whom.
+
+use std::fmt;
+
+use super::layout::{IN, OUT};
+use super::telemetry::{PartitionTelemetry, QueueTelemetry, Telemetry};
+
+/// A partition that works for more than this share of the time is the limit, wherever it waits in
+/// the rest.
+const FULL: f64 = 0.9;
+/// What works for less than this share is no limit.
+const LEAST: f64 = 0.5;
+
+/// What holds the rate back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Partitions wait for blocks, and the inputs have none to give: no more comes.
+    Inputs,
+    /// Partitions wait for room, and the outputs make none: no more is taken.
+    Outputs,
+    /// The partition with this index works, and others wait for it.
+    Partition(usize),
+    /// None works for more than half of the time: they wait for one another, or for CPUs.
+    Nobody,
+}
+
+impl Limit {
+    /// The index of the partition, of the inputs or of the outputs.
+    pub fn partition(self) -> Option<usize> {
+        match self {
+            Limit::Inputs => Some(IN),
+            Limit::Outputs => Some(OUT),
+            Limit::Partition(index) => Some(index),
+            Limit::Nobody => None,
+        }
+    }
+}
+
+impl Telemetry {
+    /// What was done since an earlier look at the same run. Spreads and means are of the whole run.
+    #[must_use]
+    pub fn since(&self, before: &Telemetry) -> Telemetry {
+        let less = |now: u64, before: Option<u64>| now.saturating_sub(before.unwrap_or(0));
+        let parts = self.partitions.iter().enumerate();
+        let part = |(index, part): (usize, &PartitionTelemetry)| {
+            let old = before.partitions.get(index);
+            PartitionTelemetry {
+                ticks: less(part.ticks, old.map(|old| old.ticks)),
+                busy: less(part.busy, old.map(|old| old.busy)),
+                waiting: less(part.waiting, old.map(|old| old.waiting)),
+                waiting_to_read: less(part.waiting_to_read, old.map(|old| old.waiting_to_read)),
+                waiting_to_write: less(part.waiting_to_write, old.map(|old| old.waiting_to_write)),
+                ..part.clone()
+            }
+        };
+        let queues = self.queues.iter().enumerate();
+        let queue = |(index, queue): (usize, &QueueTelemetry)| {
+            let old = before.queues.get(index);
+            QueueTelemetry {
+                full: less(queue.full, old.map(|old| old.full)),
+                empty: less(queue.empty, old.map(|old| old.empty)),
+                ..queue.clone()
+            }
+        };
+        Telemetry {
+            elapsed: self.elapsed.saturating_sub(before.elapsed),
+            partitions: parts.map(part).collect(),
+            queues: queues.map(queue).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// What share of the time so many nanoseconds are.
+    pub fn share(&self, nanoseconds: u64) -> f64 {
+        (nanoseconds as f64 / self.elapsed.max(1) as f64).min(1.0)
+    }
+
+    /// What holds the rate back: the partition that waits least, or what it waits for. None before
+    /// anything ran.
+    pub fn limit(&self) -> Option<Limit> {
+        let inner = self.partitions.iter().enumerate().skip(OUT + 1);
+        let (index, most) = inner.max_by_key(|(_, part)| part.busy)?;
+        if self.elapsed == 0 {
+            return None;
+        }
+        // What reads and writes outside is not waiting for a queue then.
+        let outside = |end: usize| {
+            let end = self.partitions.get(end);
+            end.is_some_and(|end| self.share(end.busy) > LEAST)
+        };
+        let busy = self.share(most.busy);
+        let reads = most.waiting_to_read >= most.waiting_to_write;
+        Some(match reads {
+            _ if busy > FULL => Limit::Partition(index),
+            true if outside(IN) => Limit::Inputs,
+            false if outside(OUT) => Limit::Outputs,
+            _ if busy > LEAST => Limit::Partition(index),
+            _ => Limit::Nobody,
+        })
+    }
+
+    /// The limit in words.
+    pub fn limit_in_words(&self) -> Option<impl fmt::Display + use<>> {
+        Some(match self.limit()? {
+            Limit::Inputs => "inputs: no more comes".to_owned(),
+            Limit::Outputs => "outputs: no more is taken".to_owned(),
+            Limit::Partition(index) => {
+                let part = &self.partitions[index];
+                format!("{}, {:.0} % busy", part.name, 100.0 * self.share(part.busy))
+            }
+            Limit::Nobody => "no partition: they wait for one another, or for CPUs".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of 1000 ns: of each partition, how long it waited to read and to write.
+    fn run(waits: &[(u64, u64)]) -> Telemetry {
+        let part = |&(read, write): &(u64, u64)| PartitionTelemetry {
+            busy: 1000 - read - write,
+            waiting: read + write,
+            waiting_to_read: read,
+            waiting_to_write: write,
+            ..PartitionTelemetry::default()
+        };
+        Telemetry {
+            elapsed: 1000,
+            partitions: waits.iter().map(part).collect(),
+            ..Telemetry::default()
+        }
+    }
+
+    #[test]
+    fn the_limit_is_where_the_waits_point_to() {
+        // Inputs, outputs, and two partitions.
+        let cases = [
+            // Nothing comes: the inputs wait for nobody within.
+            ([(0, 0), (1000, 0), (995, 0), (998, 0)], Limit::Inputs),
+            // Nothing is taken.
+            ([(0, 1000), (0, 0), (0, 990), (0, 995)], Limit::Outputs),
+            // The second works, what is before it waits for room, what is behind it for blocks.
+            ([(0, 950), (950, 0), (0, 900), (20, 5)], Limit::Partition(3)),
+            ([(0, 300), (700, 0), (0, 600), (350, 10)], Limit::Inputs),
+            (
+                [(0, 600), (700, 0), (0, 600), (350, 10)],
+                Limit::Partition(3),
+            ),
+            // All wait for one another.
+            ([(0, 960), (880, 0), (910, 40), (520, 40)], Limit::Nobody),
+        ];
+        for (waits, limit) in cases {
+            assert_eq!(run(&waits).limit(), Some(limit), "{waits:?}");
+        }
+        assert_eq!(Telemetry::default().limit(), None);
+    }
+
+    #[test]
+    fn a_look_has_what_was_done_since_the_one_before() {
+        let before = run(&[(0, 0), (1000, 0), (0, 0)]);
+        let mut now = run(&[(0, 500), (1000, 0), (500, 0)]);
+        now.elapsed = 3000;
+        for part in &mut now.partitions {
+            part.busy += 2000;
+        }
+        let span = now.since(&before);
+        assert_eq!(span.elapsed, 2000);
+        let part = &span.partitions[2];
+        assert_eq!((part.busy, part.waiting_to_read), (1500, 500));
+        assert!((span.share(part.busy) - 0.75).abs() < 1e-9);
+    }
+}
