@@ -57,7 +57,7 @@ const PARTS = ["work", "compute", "busy", "working", "reading", "writing"];
 const waits = (name) => /^(wait|sleep|idle)/.test(name);
 
 function partKind(name) {
-  if (waits(name)) return /out|room|sleep|idle|outside/.test(name) ? "w1" : "w0";
+  if (waits(name)) return name.endsWith("outside") ? "w2" : /out|room|sleep|idle/.test(name) ? "w1" : "w0";
   if (!PARTS.includes(name)) PARTS.push(name);
   const order = { work: 0, working: 0, busy: 0, compute: 2, reading: 5, writing: 3 };
   return `k${order[name] ?? PARTS.indexOf(name) % 8}`;
