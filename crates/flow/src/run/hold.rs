@@ -8,8 +8,12 @@ use super::telemetry::{PartitionTelemetry, QueueTelemetry, Telemetry};
 /// A partition that works for more than this share of the time is the limit, wherever it waits in
 /// the rest.
 const FULL: f64 = 0.9;
-/// What works for less than this share is no limit.
-const LEAST: f64 = 0.5;
+/// What works for more than this share, and waits for no end, is the limit too.
+const HALF: f64 = 0.5;
+/// A partition that works for less than this share is no limit. With more it is one if it works this
+/// many times as long as any other: where threads wait for CPUs, none works for most of the time.
+const LEAST: f64 = 0.05;
+const TIMES: f64 = 2.0;
 
 /// What holds the rate back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +24,7 @@ pub enum Limit {
     Outputs,
     /// The partition with this index works, and others wait for it.
     Partition(usize),
-    /// None works for more than half of the time: they wait for one another, or for CPUs.
+    /// None works for long, or much longer than others: they wait for one another, or for CPUs.
     Nobody,
 }
 
@@ -78,23 +82,26 @@ impl Telemetry {
     /// What holds the rate back: the partition that waits least, or what it waits for. None before
     /// anything ran.
     pub fn limit(&self) -> Option<Limit> {
-        let inner = self.partitions.iter().enumerate().skip(OUT + 1);
-        let (index, most) = inner.max_by_key(|(_, part)| part.busy)?;
+        let inner = || self.partitions.iter().enumerate().skip(OUT + 1);
+        let (index, most) = inner().max_by_key(|(_, part)| part.busy)?;
         if self.elapsed == 0 {
             return None;
         }
         // What reads and writes outside is not waiting for a queue then.
         let outside = |end: usize| {
             let end = self.partitions.get(end);
-            end.is_some_and(|end| self.share(end.busy) > LEAST)
+            end.is_some_and(|end| self.share(end.busy) > HALF)
         };
         let busy = self.share(most.busy);
+        let others = inner().filter(|(other, _)| *other != index);
+        let next = others.map(|(_, part)| self.share(part.busy));
+        let alone = busy > LEAST && next.fold(0.0, f64::max) * TIMES < busy;
         let reads = most.waiting_to_read >= most.waiting_to_write;
         Some(match reads {
             _ if busy > FULL => Limit::Partition(index),
             true if outside(IN) => Limit::Inputs,
             false if outside(OUT) => Limit::Outputs,
-            _ if busy > LEAST => Limit::Partition(index),
+            _ if busy > HALF || alone => Limit::Partition(index),
             _ => Limit::Nobody,
         })
     }
@@ -106,7 +113,13 @@ impl Telemetry {
             Limit::Outputs => "outputs: no more is taken".to_owned(),
             Limit::Partition(index) => {
                 let part = &self.partitions[index];
-                format!("{}, {:.0} % busy", part.name, 100.0 * self.share(part.busy))
+                let busy = self.share(part.busy);
+                let others = if busy > HALF {
+                    ""
+                } else {
+                    ", others much less"
+                };
+                format!("{}, {:.0} % busy{others}", part.name, 100.0 * busy)
             }
             Limit::Nobody => "no partition: they wait for one another, or for CPUs".to_owned(),
         })
@@ -148,8 +161,14 @@ mod tests {
                 [(0, 600), (700, 0), (0, 600), (350, 10)],
                 Limit::Partition(3),
             ),
+            // There are too few CPUs, and the second has most to do.
+            (
+                [(0, 960), (880, 0), (910, 40), (520, 40)],
+                Limit::Partition(3),
+            ),
             // All wait for one another.
-            ([(0, 960), (880, 0), (910, 40), (520, 40)], Limit::Nobody),
+            ([(0, 960), (880, 0), (700, 40), (620, 40)], Limit::Nobody),
+            ([(0, 990), (990, 0), (995, 4), (985, 5)], Limit::Nobody),
         ];
         for (waits, limit) in cases {
             assert_eq!(run(&waits).limit(), Some(limit), "{waits:?}");
