@@ -47,7 +47,8 @@ pub struct Recent {
     /// The oldest first: the first is as old as what is judged, or older.
     moments: VecDeque<Moment>,
     begun: f64,
-    /// When a frame last came, and when a sample did.
+    /// When the first and the newest frame came, and when a sample did.
+    first: Option<f64>,
     frame: Option<f64>,
     sample: f64,
 }
@@ -62,6 +63,7 @@ impl Recent {
         Self {
             moments: VecDeque::from([first]),
             begun,
+            first: None,
             frame: None,
             sample: begun,
         }
@@ -72,6 +74,7 @@ impl Recent {
         let last = self.newest();
         if now.headers() > last.headers() {
             self.frame = Some(now.time);
+            self.first = self.first.or(self.frame);
         }
         if now.counts.samples > last.counts.samples {
             self.sample = now.time;
@@ -94,9 +97,10 @@ impl Recent {
     /// When the newest frame came, if frames have come and come no more.
     pub fn silent_since(&self) -> Option<f64> {
         let now = self.newest();
-        let usual = (now.time - self.begun) / now.headers().max(1) as f64;
-        let quiet = (GAPS * usual).clamp(QUIET.0, QUIET.1);
-        self.frame.filter(|frame| now.time - frame > quiet)
+        let (first, frame) = self.first.zip(self.frame)?;
+        let gaps = now.headers().saturating_sub(1).max(1);
+        let quiet = (GAPS * (frame - first) / gaps as f64).clamp(QUIET.0, QUIET.1);
+        Some(frame).filter(|frame| now.time - frame > quiet)
     }
 
     /// Whether samples came in the last seconds.
@@ -134,6 +138,11 @@ impl Recent {
                 since: (top.name == "no-frame").then_some(top.since),
                 mends: top.mends.clone(),
                 causes,
+            },
+            None if all == 0 && !ended => Verdict {
+                text: "no frame in the last 10 s".to_owned(),
+                since: self.frame,
+                ..Verdict::new(State::Warning)
             },
             None => Verdict {
                 text: format!("all of {all} frames{span} delivered"),
