@@ -122,7 +122,7 @@ impl EnginePage {
             }
         }
         if let Some(input) = statistics.input().filter(|of| of.has_samples()) {
-            panels.push(spectra::histogram(&input));
+            panels.push(spectra::histogram(&input, clock));
             panels.push(spectra::snapshot(&input, clock));
         }
         panels

@@ -124,7 +124,7 @@ pub fn array(values: [Vec<f64>; N_POL]) -> Array {
 }
 
 /// How often each value of the digitiser came.
-pub fn histogram(statistics: &InputStatistics) -> Panel {
+pub fn histogram(statistics: &InputStatistics, clock: SampleClock) -> Panel {
     let bins = statistics.histogram[0].len();
     let series = statistics.histogram.iter().zip(POLS);
     let series = series.map(|(counts, name)| HistogramSeries {
@@ -136,6 +136,8 @@ pub fn histogram(statistics: &InputStatistics) -> Panel {
         step: 1.0,
         unit: "counts of the digitiser".to_owned(),
         series: series.collect(),
+        time: Some(statistics.end.unix(clock)),
+        period: Some(period(statistics, clock)),
     };
     Panel::new("input-histogram", "Input samples", body)
 }

@@ -197,6 +197,8 @@ impl Source for Demo {
                         name: "pol 0".to_owned(),
                         counts: (-128..128).map(bell).collect(),
                     }],
+                    time: None,
+                    period: None,
                 },
             ),
             Panel::new("samples", "Samples", trace(made)),

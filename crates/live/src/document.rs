@@ -176,6 +176,12 @@ pub enum Body {
         unit: String,
         /// One for each input.
         series: Vec<HistogramSeries>,
+        /// UNIX time in seconds until which this was measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time: Option<f64>,
+        /// Seconds from one measurement to the next, if they are known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        period: Option<f64>,
     },
     /// Shares of a whole.
     Bars {
