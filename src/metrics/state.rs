@@ -280,7 +280,7 @@ mod tests {
 
     use super::*;
     use crate::engine::{ChannelSums, InputStatistics};
-    use crate::losses::Cause;
+    use crate::losses::{Cause, Words};
     use crate::metrics::scrape::text;
 
     fn scrape(state: &EngineState) -> String {
@@ -383,11 +383,15 @@ mod tests {
         );
         add("time.esterror", ValueType::Float, Value::Float(0.25));
         add("device-status", DEVICE_STATUS, Value::Discrete("degraded"));
+        let words = Words {
+            what: "lost".to_owned(),
+            mends: String::new(),
+        };
         state
             .losses
-            .update(1.0, [(Cause::NotSent, 3)].into_iter(), &[]);
+            .update(1.0, [(Cause::NotSent, 3, &words)].into_iter(), &[]);
         state.losses.update(2.0, std::iter::empty(), &[]);
-        let again = [(Cause::NotSent, 4), (Cause::NoInput, 0)];
+        let again = [(Cause::NotSent, 4, &words), (Cause::NoInput, 0, &words)];
         state.losses.update(3.0, again.into_iter(), &[]);
         let lines = [
             r#"karoo_input_full_scale_share{pol="0"} 0.25"#,

@@ -26,15 +26,22 @@ fn the_verdict_is_the_top_cause_since_it_began_with_what_mends_it() {
     );
     let line = "no heap has come in 5 s: no-input, nothing comes to eth1: does the digitiser send?";
     let begins = event(Cause::NoInput, LossStage::Begins, line);
-    let mut words = Words {
-        what: "no heap has come in 5 s: no-input, nothing comes to eth1".to_owned(),
+    let words = |seconds: u64| Words {
+        what: format!("no heap has come in {seconds} s: no-input"),
         mends: "does the digitiser send?".to_owned(),
     };
-    let active = |words| [(Cause::NotSent, 3, words), (Cause::NoInput, 7, words)];
-    record.update(100.0, active(&words).into_iter(), &[begins]);
+    let (first, words) = (words(5), words(10));
+    record.update(
+        100.0,
+        [(Cause::NotSent, 3, &first), (Cause::NoInput, 7, &first)].into_iter(),
+        &[begins],
+    );
     // What is shown is of the last look, whatever the last line said.
-    words.what = "no heap has come in 10 s: no-input".to_owned();
-    record.update(105.0, active(&words).into_iter(), &[]);
+    record.update(
+        105.0,
+        [(Cause::NotSent, 3, &words), (Cause::NoInput, 7, &words)].into_iter(),
+        &[],
+    );
     let verdict = board::verdict(&record, true);
     assert_eq!((verdict.state, verdict.since), (State::Bad, Some(100.0)));
     assert_eq!(verdict.mends, "does the digitiser send?");

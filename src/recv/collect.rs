@@ -6,7 +6,7 @@ use crossbeam::queue::ArrayQueue;
 use ground::N_POL;
 
 use super::input_stats::InputStats;
-use super::lcore::WindowOf;
+use super::placer::WindowOf;
 use super::window::{BufferId, ChunkWindow, Collector, END_OF_STREAM};
 use crate::config::RecvConfig;
 use crate::memory::{

@@ -2,15 +2,20 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use dpdk::{Device, Eal, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
+use dpdk::{Device, Eal, Mbuf, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
 use dsp::SampleBits;
 use ground::stats::PhaseTimes;
-use spead::DigitiserRepr;
+use ground::{SampleClock, Timestamp};
 use spead::digitiser::PREAMBLE_LEN;
+use spead::{DigitiserHeap, DigitiserRepr};
 
+use super::super::address::HeapAddress;
+use super::super::cause::DropCause;
 use super::super::leap::CONFIRMED;
+use super::super::placer::LAG;
+use super::super::window::LocatedChunk;
 use super::*;
 use crate::memory::HostAllocator;
 use crate::memory::stand_in::{BarStandIn, shut};
@@ -438,124 +443,5 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     }
 }
 
-/// The newest chunk after a heap with the low bits of this chunk's timestamp.
-fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> Option<u64> {
-    let timestamp = chunk * recv().chunk_samples as u64 % Timestamp::WIRE_RANGE;
-    let (mbuf, memory) = (heap(pool, timestamp), placer.memory.clone());
-    let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let mut stored = Vec::new();
-    placer.lane.begin();
-    let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
-    publish(&mut stored);
-    placer.lane.end();
-    placer.newest
-}
-
-#[test]
-fn the_host_clock_tells_which_timestamp_is_meant() {
-    const RATE: f64 = 1e9;
-    const CHUNKS: u64 = Timestamp::WIRE_RANGE / 256;
-    let (memory, _receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
-    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_clock", &memory, 0);
-    let pool = frames("rx_clock", 1);
-    // This moment is in so many chunks' time.
-    let host = |chunks: u64| {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        SampleClock {
-            adc_sample_rate: RATE,
-            sync_time: unix.as_secs_f64() - chunks as f64 * 256.0 / RATE,
-        }
-    };
-    let first = 3 * CHUNKS + CHUNKS / 10;
-    placer.epoch = EpochHint::HostClock(host(first));
-    assert_eq!(taken_for(&mut placer, &pool, first), Some(first));
-
-    // The other lane follows it, whatever its clock says.
-    let (
-        RxLcore {
-            placer: mut other, ..
-        },
-        _sender,
-    ) = lcore("rx_other", &memory, 1);
-    other.epoch = EpochHint::HostClock(host(first + 5 * CHUNKS));
-    assert_eq!(taken_for(&mut other, &pool, first + 1), Some(first + 1));
-
-    // Without heaps for more than half of the range, the nearest timestamp is behind; for more than
-    // the whole of it, ahead.
-    let mut later = first;
-    for tenths in [7, 13, 3, 24] {
-        later += CHUNKS * tenths / 10;
-        placer.epoch = EpochHint::HostClock(host(later + 256));
-        assert_eq!(
-            taken_for(&mut placer, &pool, later),
-            Some(later),
-            "{tenths}"
-        );
-    }
-    // What is merely late is too old.
-    assert_eq!(taken_for(&mut placer, &pool, later - 1000), Some(later));
-    let (mbuf, mut clock) = (
-        heap(&pool, 256 * (later % CHUNKS - 1000)),
-        PhaseTimer::start(PhaseTimes::new("rx", None)),
-    );
-    placer.lane.begin();
-    let outcome = placer.place(&mbuf, None, &memory, &mut Vec::new(), &mut clock);
-    placer.lane.end();
-    assert_eq!(outcome, Err(DropCause::TooOld));
-}
-
-#[test]
-fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
-    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_own_time", &memory, 0);
-    let pool = frames("rx_own_time", 1);
-    // 1000 s ago 2⁴⁸ samples had passed three times.
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let ranges = 3.0 * Timestamp::WIRE_RANGE as f64 / 1e9;
-    placer.epoch = EpochHint::HostClock(SampleClock {
-        adc_sample_rate: 1e9,
-        sync_time: unix.as_secs_f64() - ranges - 1000.0,
-    });
-    for _ in 1..CONFIRMED {
-        assert_eq!(taken_for(&mut placer, &pool, 100_000), None);
-    }
-    assert_eq!(taken_for(&mut placer, &pool, 100_000), Some(100_000));
-}
-
-/// A window that followed single heaps of another time could not go back.
-#[test]
-fn heaps_alone_with_their_time_do_not_move_the_window() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
-    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_stray", &memory, 0);
-    let pool = frames("rx_stray", 1);
-    let stats = placer.stats.clone();
-    let stray = move || stats.drops(DropCause::StrayTime);
-    // The very first heap, and one of an earlier time.
-    assert_eq!(taken_for(&mut placer, &pool, 1 << 30), None);
-    assert_eq!(taken_for(&mut placer, &pool, 5), None);
-    for chunk in 0..CONFIRMED as u64 {
-        taken_for(&mut placer, &pool, 1000 + chunk / 8);
-    }
-    assert_eq!((placer.newest, stray()), (Some(1001), 2));
-    // One digitiser of another time beside the right one, for ever: only the right one counts.
-    for chunk in 1002..1200 {
-        assert_eq!(
-            taken_for(&mut placer, &pool, chunk + 500_000),
-            Some(chunk - 1)
-        );
-        assert_eq!(taken_for(&mut placer, &pool, chunk), Some(chunk));
-    }
-    let ahead = placer.stats.last_dropped().ahead;
-    assert_eq!(ahead, Some(500_001 * 256));
-    // The time of all leaps: none is lost.
-    let before = stray();
-    for _ in 1..CONFIRMED {
-        assert_eq!(taken_for(&mut placer, &pool, 9000), Some(1199));
-    }
-    assert_eq!(taken_for(&mut placer, &pool, 9000), Some(9000));
-    assert!(
-        before >= 190 && stray() - before < 8,
-        "{before} {}",
-        stray()
-    );
-}
+#[path = "lcore_time_tests.rs"]
+mod time;

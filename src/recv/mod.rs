@@ -5,12 +5,14 @@
 //! * [`Receiver`]: the engine's end: completed chunks in order, and their accounting;
 //! * [`DropCause`], [`RxStats`]: why a datagram was not placed, counted.
 
+mod address;
 mod advice;
 mod cause;
 mod collect;
 mod input_stats;
 mod lcore;
 mod leap;
+mod placer;
 mod presence;
 mod report;
 pub mod window;
@@ -22,14 +24,16 @@ mod sync {
     pub use std::thread::yield_now;
 }
 
+pub use address::{EpochHint, HeapAddress};
 pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{
     Collected, Extras, OPEN_CHUNKS, ReceiveMemory, Receiver, chunk_bytes, floor_after,
     receive_bytes, receive_memory, receive_memory_with,
 };
 pub use input_stats::InputStats;
-pub use lcore::{EpochHint, HeapAddress, RxConfig, RxLcore, RxParts, Watermark, WhenFull};
+pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
 pub use leap::Leaps;
+pub use placer::WhenFull;
 pub use presence::PresenceMap;
 pub use report::PolReport;
 pub use window::END_OF_STREAM;

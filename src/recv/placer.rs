@@ -1,0 +1,340 @@
+//! Puts heaps where they belong.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dpdk::Mbuf;
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Bell, Idle, StopFlag, Timestamp};
+use spead::DigitiserHeap;
+
+use super::address::{EpochHint, HeapAddress};
+use super::cause::{DropCause, RxStats};
+use super::collect::ReceiveMemory;
+use super::leap::Leaps;
+use super::window::{ChunkWindow, LocatedChunk, WindowWriter};
+use crate::config::RecvConfig;
+use crate::memory::{StoredHeap, is_looked_at, publish};
+use crate::net::FlowTable;
+use crate::net::flow_table::SteerError;
+use crate::net::frame::Datagram;
+
+/// What an rx lcore does when no chunk is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Drops the heap and counts it: a live receiver does not block, but for a moment where
+    /// timestamps leap.
+    Drop,
+    /// Waits: a replay loses nothing, its source is held up instead.
+    Wait,
+}
+
+/// Longest time that a live receiver waits for the engine to move the window to the first heap, or
+/// to the first heap behind a leap of timestamps. Until then the heap has no place, and packets
+/// wait in their queue.
+const LEAP: Duration = Duration::from_millis(100);
+
+/// Chunks that a silent lcore stays behind the foremost one.
+pub(super) const LAG: u64 = 1;
+
+/// The window inside the receive memory.
+#[derive(Debug)]
+pub(super) struct WindowOf(pub(super) Arc<ReceiveMemory>);
+
+impl std::ops::Deref for WindowOf {
+    type Target = ChunkWindow;
+    fn deref(&self) -> &ChunkWindow {
+        self.0.window()
+    }
+}
+
+/// A heap that waits for others of its time: where it belongs, and the datagram's payload.
+type Kept = (HeapAddress, Box<[u8]>);
+
+/// Puts one datagram at a time where it belongs.
+pub(super) struct HeapPlacer {
+    pub(super) lane: WindowWriter<WindowOf>,
+    pub(super) memory: Arc<ReceiveMemory>,
+    pub(super) recv: RecvConfig,
+    pub(super) when_full: WhenFull,
+    pub(super) epoch: EpochHint,
+    pub(super) ours: Option<FlowTable>,
+    pub(super) stats: Arc<RxStats>,
+    pub(super) bell: Arc<Bell>,
+    pub(super) abort: StopFlag,
+    pub(super) idle: Idle,
+    /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector
+    /// raises it before it moves the window.
+    pub(super) newest: Option<u64>,
+    /// Heaps far ahead of this time, and the first ones, until enough of them agree.
+    pub(super) leaps: Leaps<Kept>,
+    /// Until when to wait for the window after the digitisers' time leapt.
+    pub(super) leap_until: Option<Instant>,
+    /// When this lcore was found left behind, if it has had no heap since.
+    pub(super) left_behind: Option<Instant>,
+    /// How long an lcore must be left behind without a heap before it counts as silent.
+    pub(super) silence: Duration,
+}
+
+impl HeapPlacer {
+    /// Which chunks an lcore that gets no heaps gives up, if its queue is found empty after this.
+    /// Else each chunk would wait for it as long as for one that has lost its CPU, and take the
+    /// memory that is meant for that.
+    #[inline]
+    pub(super) fn follow(&mut self) -> Option<u64> {
+        if !self.lane.is_left_behind() {
+            self.left_behind = None;
+            return None;
+        }
+        let since = self.left_behind.get_or_insert_with(Instant::now);
+        let silent = since.elapsed() >= self.silence;
+        silent.then(|| self.lane.foremost().saturating_sub(LAG))
+    }
+
+    /// Where the next heap's timestamp is looked for: at the chunks that lcores are filling; before
+    /// there are any, where it is meant to be.
+    #[inline]
+    fn near(&self, heap: &DigitiserHeap<'_>) -> Timestamp {
+        let chunk_samples = self.recv.chunk_samples as u64;
+        let chunk = match self.lane.floor() {
+            0 => self.lane.foremost(),
+            floor => floor,
+        };
+        match (chunk, self.epoch) {
+            (0, EpochHint::Near(first)) => first,
+            (0, _) => self.host_time(heap).unwrap_or_default(),
+            (chunk, _) => Timestamp(chunk.saturating_mul(chunk_samples)),
+        }
+    }
+
+    /// The heap's timestamp by the host's clock, if it agrees with that.
+    #[cold]
+    fn host_time(&self, heap: &DigitiserHeap<'_>) -> Option<Timestamp> {
+        match self.epoch {
+            EpochHint::HostClock(clock) => clock.agreeing(heap.timestamp()?, clock.now()?),
+            _ => None,
+        }
+    }
+
+    /// Places the heap of one datagram. While its payload is stored, the CPU prefetches the bytes
+    /// of the `next` datagram at the same offset, where its payload will be. Returns how many heaps
+    /// were placed: none while the heap waits for others of its time, then all of these.
+    #[inline]
+    pub(super) fn place<'m>(
+        &mut self,
+        mbuf: &Mbuf,
+        next: Option<&Mbuf>,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> Result<usize, DropCause> {
+        if mbuf.has_bad_checksum() {
+            return Err(DropCause::BadChecksum);
+        }
+        let datagram = Datagram::new_checked(mbuf.data())
+            .map_err(|error| DropCause::from(&SteerError::Frame(error)))?;
+        if self
+            .ours
+            .as_ref()
+            .is_some_and(|ours| !ours.takes(datagram.dst()))
+        {
+            self.stats.note_destination(datagram.dst());
+            return Err(DropCause::NotOurs);
+        }
+        let heap = DigitiserHeap::new_checked(datagram.payload())
+            .map_err(|error| DropCause::from(&error))?;
+        let place = HeapAddress::of(&self.recv, self.near(&heap), &heap);
+        let mut place = place.inspect_err(|&cause| self.note_refused(cause, &heap))?;
+        let slots = self.memory.window().slots() as u64;
+        let ahead = |newest| place.chunk >= newest + slots;
+        if self.newest.is_none_or(ahead) && self.is_ahead_of_all(place.chunk) {
+            match self.host_time(&heap) {
+                Some(now) => place = HeapAddress::of(&self.recv, now, &heap)?,
+                None => {
+                    let kept = (place, datagram.payload().into());
+                    return Ok(self.keep(kept, memory, stored, timer));
+                }
+            }
+        }
+        let behind = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
+        let next = next.and_then(|next| next.data().get(behind..));
+        let outcome = self.store(place, &heap, next, memory, stored, timer);
+        if !self.leaps.is_empty() && outcome != Err(DropCause::TooOld) {
+            let wrong = self.leaps.note_present();
+            self.note_stray(wrong);
+        }
+        outcome.map(|()| 1)
+    }
+
+    /// Whether a chunk is beyond the window of all lcores, or none has had a heap.
+    #[cold]
+    fn is_ahead_of_all(&self, chunk: u64) -> bool {
+        match self.newest_of_all() {
+            None => true,
+            Some(newest) => chunk >= newest + self.memory.window().slots() as u64,
+        }
+    }
+
+    /// The newest chunk that any lcore had a heap of, as far as this one knows.
+    fn newest_of_all(&self) -> Option<u64> {
+        let foremost = Some(self.lane.foremost()).filter(|&foremost| foremost > 0);
+        self.newest.max(foremost)
+    }
+
+    /// Keeps a heap until others of its time have come. Then all of these are placed.
+    #[cold]
+    fn keep<'m>(
+        &mut self,
+        kept: Kept,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        let chunk = kept.0.chunk;
+        if let Some(newest) = self.newest_of_all() {
+            let samples = (chunk - newest).saturating_mul(self.recv.chunk_samples as u64);
+            self.stats.note_ahead(samples);
+        }
+        let slots = self.memory.window().slots() as u64;
+        let settled = self.leaps.keep(chunk, slots, kept);
+        self.note_stray(settled.wrong);
+        self.store_kept(settled.right, memory, stored, timer)
+    }
+
+    /// Nothing more is waited for: places the heaps that are kept, if more than one agrees or there
+    /// are no others. Returns how many were placed.
+    pub(super) fn settle<'m>(
+        &mut self,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        if self.leaps.is_empty() {
+            return 0;
+        }
+        let settled = self.leaps.settle(usize::from(self.newest.is_some()));
+        self.note_stray(settled.wrong);
+        self.store_kept(settled.right, memory, stored, timer)
+    }
+
+    #[cold]
+    fn store_kept<'m>(
+        &mut self,
+        kept: Vec<Kept>,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        let mut placed = 0;
+        for (place, payload) in kept {
+            let heap = DigitiserHeap::new_checked(&payload).map_err(|error| (&error).into());
+            let heap = heap.and_then(|heap| self.store(place, &heap, None, memory, stored, timer));
+            match heap {
+                Ok(()) => placed += 1,
+                Err(cause) => self.stats.note_drop(cause),
+            }
+        }
+        placed
+    }
+
+    #[cold]
+    fn note_stray(&self, heaps: usize) {
+        (0..heaps).for_each(|_| self.stats.note_drop(DropCause::StrayTime));
+    }
+
+    /// Stores a heap in its chunk, if that is there.
+    #[inline]
+    fn store<'m>(
+        &mut self,
+        mut place: HeapAddress,
+        heap: &DigitiserHeap<'_>,
+        next: Option<&[u8]>,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> Result<(), DropCause> {
+        let mut located = self.locate(place.chunk, stored, timer);
+        if located == LocatedChunk::TooOld
+            && let Some(now) = self.host_time(heap)
+        {
+            // After hours without heaps, the 48 bits were unwrapped to a time one range too early:
+            // try the host's clock.
+            let later = HeapAddress::of(&self.recv, now, heap)?;
+            if later.chunk > place.chunk {
+                place = later;
+                located = self.locate(place.chunk, stored, timer);
+            }
+        }
+        let chunk = match located {
+            LocatedChunk::Buffer(buffer) => memory.chunk(buffer),
+            LocatedChunk::TooOld => {
+                let newest = self.newest_of_all().unwrap_or(0);
+                let chunks = newest.saturating_sub(place.chunk);
+                let samples = chunks.saturating_mul(self.recv.chunk_samples as u64);
+                self.stats.note_behind(samples);
+                return Err(DropCause::TooOld);
+            }
+            LocatedChunk::NoBuffer => return Err(DropCause::NoFreeChunk),
+        };
+        self.idle.reset();
+        let mut slot = chunk
+            .claim(heap.pol(), place.heap)
+            .ok_or(DropCause::Duplicate)?;
+        if memory.keeps_copies() && is_looked_at(place.number(&self.recv)) {
+            slot = slot.looked_at();
+        }
+        let payload = heap.payload();
+        stored.push(slot.store_before(payload, heap.saturated(), next.unwrap_or(payload)));
+        Ok(())
+    }
+
+    /// Keeps what tells why this heap has no place.
+    #[cold]
+    fn note_refused(&self, cause: DropCause, heap: &DigitiserHeap<'_>) {
+        match (cause, heap.timestamp()) {
+            (DropCause::WrongHeapLength, None) => self.stats.note_metadata(),
+            (DropCause::WrongHeapLength, Some(_)) => {
+                self.stats.note_heap_length(heap.heap_length() as u64);
+            }
+            (DropCause::BadTimestamp, Some(timestamp)) => self.stats.note_timestamp(timestamp),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn locate(
+        &mut self,
+        id: u64,
+        stored: &mut Vec<StoredHeap<'_>>,
+        timer: &mut PhaseTimer,
+    ) -> LocatedChunk {
+        if id >= self.newest.unwrap_or(0) + self.memory.window().slots() as u64 {
+            self.leap_until = Some(Instant::now() + LEAP);
+        }
+        self.newest = self.newest.max(Some(id));
+        loop {
+            let memory = &self.memory;
+            let located = self.lane.locate(id, || memory.take());
+            let waits = match self.when_full {
+                WhenFull::Wait => true,
+                WhenFull::Drop => self.leap_until.is_some_and(|until| Instant::now() < until),
+            };
+            if located != LocatedChunk::NoBuffer || !waits {
+                return located;
+            }
+            // Between bursts, so that the collector sees the new floor and can free chunks.
+            publish(stored);
+            self.lane.end();
+            // Who moves the window may be asleep.
+            self.bell.ring();
+            timer.turn();
+            timer.mark(Phase::Work);
+            self.idle.wait();
+            timer.mark(Phase::WaitOutput);
+            self.lane.begin();
+            if self.abort.is_set() {
+                return located;
+            }
+        }
+    }
+}
