@@ -13,11 +13,8 @@ use spead::DigitiserHeap;
 use crate::config::RecvConfig;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::recv::{
-    DropCause, END_OF_STREAM, HeapAddress, Leaps, OPEN_CHUNKS, RxStats, Watermark, floor_after,
+    DropCause, END_OF_STREAM, FAR, HeapAddress, Leaps, RxStats, Watermark, floor_after,
 };
-
-/// A heap so many chunks above a queue's floor is beyond the window: see [`Leaps`].
-const LEAP: u64 = OPEN_CHUNKS as u64 + MAX_LAG;
 
 /// Chunks that a silent queue may still fill behind the newest one.
 const MAX_LAG: u64 = 2;
@@ -50,11 +47,11 @@ impl CaptureFeed {
     /// A heap of chunk `id` came. Returns the newest chunk that it tells the lcore of, by the
     /// lcore's own rules.
     fn note(&mut self, id: u64) -> Option<u64> {
-        let newest = if self.floor == 0 || id >= self.floor + LEAP {
-            self.leaps.keep(id, LEAP, id).right.into_iter().max()?
+        let newest = if self.floor == 0 || id >= self.floor + FAR {
+            self.leaps.keep(id, id).right.into_iter().max()?
         } else {
-            self.leaps.note_present();
-            id
+            let kept = self.leaps.note_present(id).right;
+            kept.into_iter().max().unwrap_or(id).max(id)
         };
         self.floor = self.floor.max(floor_after(newest));
         Some(newest)

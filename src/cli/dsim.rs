@@ -359,7 +359,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let truth_file = args.truth.as_deref().map(|path| {
         let mut options = fs::File::options();
         let file = options.write(true).create(true).truncate(false).open(path);
-        let failed = |error| Failure::usage(format!("cannot write --truth {path:?}: {error}"));
+        let failed = |error| Failure::data(format!("cannot write --truth {path:?}: {error}"));
         file.map(|file| (path, file)).map_err(failed)
     });
     let truth_file = truth_file.transpose()?;

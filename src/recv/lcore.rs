@@ -1,7 +1,7 @@
 //! The loop of one rx lcore: one (port, queue) into chunks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, MbufBatch, RxQueue};
@@ -15,7 +15,7 @@ use super::leap::Leaps;
 use super::placer::{HeapPlacer, WhenFull, WindowOf};
 use super::window::{END_OF_STREAM, WindowWriter};
 use crate::config::RecvConfig;
-use crate::memory::publish;
+use crate::memory::{StoredHeap, publish};
 use crate::net::FlowTable;
 
 /// After this long without a heap, an lcore that the engine left behind counts as silent. Late
@@ -106,6 +106,7 @@ impl RxLcore {
             idle: Idle::new(config.idle),
             newest: None,
             leaps: Leaps::default(),
+            kept: Instant::now(),
             leap_until: None,
             left_behind: None,
             silence: SILENCE,
@@ -138,6 +139,9 @@ impl RxLcore {
                 if let Some(floor) = follow {
                     self.placer.lane.follow(floor);
                 }
+                if self.placer.has_waited() {
+                    self.settle(&memory, &mut stored, timer);
+                }
                 self.idle.wait();
                 continue;
             }
@@ -148,7 +152,7 @@ impl RxLcore {
                 while let Some(mark) =
                     watermark.filter(|mark| mark.after <= frames && *mark != Watermark::STOP)
                 {
-                    placed += self.placer.settle(&memory, &mut stored, timer);
+                    placed += self.placer.settle(true, &memory, &mut stored, timer);
                     self.placer.lane.raise(mark.floor);
                     watermark = self.next_watermark();
                 }
@@ -163,7 +167,7 @@ impl RxLcore {
                 }
             }
             while let Some(mark) = watermark.filter(|mark| mark.after <= frames) {
-                placed += self.placer.settle(&memory, &mut stored, timer);
+                placed += self.placer.settle(true, &memory, &mut stored, timer);
                 self.placer.lane.raise(mark.floor);
                 watermark = self.next_watermark();
             }
@@ -185,6 +189,22 @@ impl RxLcore {
                 break;
             }
         }
+    }
+
+    /// Places heaps that waited for others of their time, in a burst of their own.
+    #[cold]
+    fn settle<'m>(
+        &mut self,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) {
+        self.placer.lane.begin();
+        let placed = self.placer.settle(false, memory, stored, timer);
+        publish(stored);
+        self.placer.lane.end();
+        self.placer.stats.note_burst(0, placed as u64);
+        self.placer.bell.ring();
     }
 
     /// Receives what there is; if no queue has had a heap for a while, sleeps until there is

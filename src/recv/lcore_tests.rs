@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use dpdk::{Device, Eal, Mbuf, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
 use dsp::SampleBits;

@@ -11,7 +11,7 @@ use spead::DigitiserHeap;
 use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
-use super::leap::Leaps;
+use super::leap::{FAR, Leaps};
 use super::window::{ChunkWindow, LocatedChunk, WindowWriter};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_looked_at, publish};
@@ -68,6 +68,8 @@ pub(super) struct HeapPlacer {
     pub(super) newest: Option<u64>,
     /// Heaps far ahead of this time, and the first ones, until enough of them agree.
     pub(super) leaps: Leaps<Kept>,
+    /// When the last of them came.
+    pub(super) kept: Instant,
     /// Until when to wait for the window after the digitisers' time leapt.
     pub(super) leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
@@ -145,8 +147,7 @@ impl HeapPlacer {
             .map_err(|error| DropCause::from(&error))?;
         let place = HeapAddress::of(&self.recv, self.near(&heap), &heap);
         let mut place = place.inspect_err(|&cause| self.note_refused(cause, &heap))?;
-        let slots = self.memory.window().slots() as u64;
-        let ahead = |newest| place.chunk >= newest + slots;
+        let ahead = |newest| place.chunk >= newest + FAR;
         if self.newest.is_none_or(ahead) && self.is_ahead_of_all(place.chunk) {
             match self.host_time(&heap) {
                 Some(now) => place = HeapAddress::of(&self.recv, now, &heap)?,
@@ -158,20 +159,22 @@ impl HeapPlacer {
         }
         let behind = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
         let next = next.and_then(|next| next.data().get(behind..));
-        let outcome = self.store(place, &heap, next, memory, stored, timer);
-        if !self.leaps.is_empty() && outcome != Err(DropCause::TooOld) {
-            let wrong = self.leaps.note_present();
-            self.note_stray(wrong);
+        if !self.leaps.is_empty() && place.chunk >= self.lane.floor() {
+            let settled = self.leaps.note_present(place.chunk);
+            self.note_stray(settled.wrong);
+            let placed = self.store_kept(settled.right, memory, stored, timer);
+            self.stats.note_burst(0, placed as u64);
         }
-        outcome.map(|()| 1)
+        self.store(place, &heap, next, memory, stored, timer)?;
+        Ok(1)
     }
 
-    /// Whether a chunk is beyond the window of all lcores, or none has had a heap.
+    /// Whether a chunk is far ahead of those of all lcores, or none has had a heap.
     #[cold]
     fn is_ahead_of_all(&self, chunk: u64) -> bool {
         match self.newest_of_all() {
             None => true,
-            Some(newest) => chunk >= newest + self.memory.window().slots() as u64,
+            Some(newest) => chunk >= newest + FAR,
         }
     }
 
@@ -192,19 +195,27 @@ impl HeapPlacer {
     ) -> usize {
         let chunk = kept.0.chunk;
         if let Some(newest) = self.newest_of_all() {
-            let samples = (chunk - newest).saturating_mul(self.recv.chunk_samples as u64);
+            let samples = chunk
+                .saturating_sub(newest)
+                .saturating_mul(self.recv.chunk_samples as u64);
             self.stats.note_ahead(samples);
         }
-        let slots = self.memory.window().slots() as u64;
-        let settled = self.leaps.keep(chunk, slots, kept);
+        self.kept = Instant::now();
+        let settled = self.leaps.keep(chunk, kept);
         self.note_stray(settled.wrong);
         self.store_kept(settled.right, memory, stored, timer)
     }
 
-    /// Nothing more is waited for: places the heaps that are kept, if more than one agrees or there
-    /// are no others. Returns how many were placed.
+    /// Whether heaps are kept, and none has come for a while.
+    pub(super) fn has_waited(&self) -> bool {
+        !self.leaps.is_empty() && self.kept.elapsed() >= self.silence
+    }
+
+    /// Nothing more is waited for: places the heaps that are kept of which others agree, or an
+    /// `only` heap. Returns how many were placed.
     pub(super) fn settle<'m>(
         &mut self,
+        only: bool,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
@@ -212,7 +223,7 @@ impl HeapPlacer {
         if self.leaps.is_empty() {
             return 0;
         }
-        let settled = self.leaps.settle(usize::from(self.newest.is_some()));
+        let settled = self.leaps.settle(only && self.newest.is_none());
         self.note_stray(settled.wrong);
         self.store_kept(settled.right, memory, stored, timer)
     }

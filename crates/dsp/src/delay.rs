@@ -125,7 +125,7 @@ impl LinearDelay {
                 value: model.start_time,
             });
         }
-        if model.delay.abs() > DelaySeconds::MOST_DELAY {
+        if model.delay.is_finite() && model.delay.abs() > DelaySeconds::MOST_DELAY {
             return Err(DelayError::Delay(model.delay));
         }
         Self::new(

@@ -62,7 +62,7 @@ fn ask(line: &str) -> Vec<String> {
     thread_local! {
         static STANDARD: StandardRequests<Adder> = StandardRequests::new(Arc::new(Adder), sensors());
     }
-    let outbox = Arc::new(Outbox::new(0, 1 << 20, Arc::new(Backlogs::default())));
+    let outbox = Arc::new(Outbox::new(0, 1 << 20, Arc::new(Backlogs::new(usize::MAX))));
     let request = Message::parse(line.as_bytes()).expect(line).expect(line);
     let clients = || vec!["127.0.0.1:5".to_owned(), "[::1]:6".to_owned()];
     let lines = STANDARD.with(|standard| standard.handle(&request, &outbox, clients));

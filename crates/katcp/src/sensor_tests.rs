@@ -4,7 +4,11 @@ use crate::reading::DEVICE_STATUS;
 use crate::value::ValueType;
 
 fn outbox(client: ClientId) -> Arc<Outbox> {
-    Arc::new(Outbox::new(client, 1 << 20, Arc::new(Backlogs::default())))
+    Arc::new(Outbox::new(
+        client,
+        1 << 20,
+        Arc::new(Backlogs::new(usize::MAX)),
+    ))
 }
 
 /// What waits in an outbox, without timestamps.

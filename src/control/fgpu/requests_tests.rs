@@ -258,7 +258,7 @@ fn what_was_applied_can_be_asked_for_again() {
         let start = 1_632_561_921.0 + 1e6 * number().abs();
         let mut model = || {
             let rate = number() / 1e4;
-            format!("{},{rate}:{},{}", number(), number(), number())
+            format!("{},{rate}:{},{}", number() / 20.0, number(), number())
         };
         let delays = format!("?delays wideband {start} {} {}", model(), model());
         let mut gain = || format!("{}{:+}j", number(), number());

@@ -109,7 +109,7 @@ fn without_a_free_chunk_the_slow_part_is_named() {
         assert!(begins.contains(named), "{begins}");
         let missing = text(&said, Cause::MissingHeaps, LossStage::Begins);
         assert!(
-            missing.contains("20.0 % of polarisation 0 and 20.0 % of 1: they came and were lost here, see no-free-chunk"),
+            missing.contains("20.0 % of polarisation 0 and 20.0 % of 1: they came and were lost here: see no-free-chunk"),
             "{missing}"
         );
         let status = engine.watch.status();

@@ -126,7 +126,7 @@ fn another_time_and_a_jump(name: &str) {
     telescope.send_until_said("time-jumped", &jumped);
     telescope.send_until_over(&["wrong-time", "time-jumped"]);
     let log = telescope.end();
-    let begins = line(&log, &["WARN", "wrong-time, `--sync-time"]);
+    let begins = line(&log, &["WARN", "wrong-time: `--sync-time"]);
     let (_, about) = begins.split_once("should be about ").unwrap();
     let about: f64 = about[..about.find(',').unwrap()].parse().unwrap();
     assert!((about - sync_time).abs() < 10.0, "{begins}");
@@ -296,7 +296,7 @@ fn an_rx_lcore_beyond_its_limit(name: &str) {
     telescope.send_until_over(&["rx-missed", "missing-heaps", "busy-lcore"]);
     let log = telescope.end();
     // A busy machine may lose some for want of free chunks as well.
-    line(&log, &["missing-heaps", "lost here, see", "rx-missed"]);
+    line(&log, &["missing-heaps", "lost here: see", "rx-missed"]);
     assert!(!log.contains("wrong-time"), "{log}");
 }
 

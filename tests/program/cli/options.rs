@@ -111,7 +111,12 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
 #[test]
 fn more_memory_than_there_is_is_refused_with_the_option() {
     let outputs: Vec<String> = (0..1024)
-        .map(|i| format!("name=w{i},channels=64,dst=239.1.1.1,jones_per_batch=536870912"))
+        .map(|i| {
+            format!(
+                "name=w{i},channels=64,dst=239.1.1.1:{},jones_per_batch=536870912",
+                7000 + i
+            )
+        })
         .collect();
     let options: Vec<&str> = outputs
         .iter()

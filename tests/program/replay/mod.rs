@@ -330,8 +330,8 @@ fn a_digitiser_that_leaps_ahead_is_accounted_for() {
     let mut writer = CaptureWriter::create(&capture, Precision::Nanoseconds).unwrap();
     let (mut frames, mut timestamp) = (0u64, 0u64);
     for leap in 0..400 {
-        // A few heaps in a row, so that the scan sees their step.
-        for _ in 0..3 {
+        // So many heaps in a row that they count as a leap.
+        for _ in 0..16 {
             for pol in 0..2u8 {
                 let heap = DigitiserRepr {
                     heap_count: frames,

@@ -67,7 +67,8 @@ pub(super) fn search(model: &Model, cores: &Cores, look: &Look, seed: u64, most:
         let place = fixed(search.contiguous(used));
         search.offer(place);
     }
-    // Few cores first, then twice as many: moves to any of many cores rarely find what a few can do.
+    // Few cores first, then twice as many: moves to any of many cores rarely find what a few can
+    // do.
     let few = std::iter::successors(Some(2), |used| Some(2 * used));
     let few = few.take_while(|used| *used < cores.cpus.len());
     let steps: Vec<usize> = few.chain([cores.cpus.len()]).collect();

@@ -10,8 +10,9 @@ use super::telemetry::{PartitionTelemetry, QueueTelemetry, Telemetry};
 const FULL: f64 = 0.9;
 /// What works for more than this share, and waits for no end, is the limit too.
 const HALF: f64 = 0.5;
-/// A partition that works for less than this share is no limit. With more it is one if it works this
-/// many times as long as any other: where threads wait for CPUs, none works for most of the time.
+/// A partition that works for less than this share is no limit. With more it is one if it works
+/// this many times as long as any other: where threads wait for CPUs, none works for most of the
+/// time.
 const LEAST: f64 = 0.05;
 const TIMES: f64 = 2.0;
 
