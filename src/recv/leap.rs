@@ -1,11 +1,11 @@
 //! Heaps far ahead of all others: has the digitisers' time leapt, or are these heaps alone wrong?
 //!
 //! A window cannot go back: if a single heap with a wrong timestamp moved it, every right heap
-//! would be too old until the digitisers' time comes there. So the first heaps, and heaps far ahead,
-//! are kept until enough of them agree.
+//! would be too old until the digitisers' time comes there. So the first heaps, and heaps far
+//! ahead, are kept until enough of them agree.
 
-/// A heap so many chunks ahead is far ahead, 10 s with default chunks at 1712 MHz: one that is wrong
-/// by less makes heaps too old for no longer.
+/// A heap so many chunks ahead is far ahead, 10 s with default chunks at 1712 MHz: one that is
+/// wrong by less makes heaps too old for no longer.
 pub const FAR: u64 = 512;
 /// So many heaps with timestamps near each other tell the digitisers' time.
 pub const CONFIRMED: usize = 16;
@@ -104,8 +104,8 @@ impl<T> Leaps<T> {
         Settled { right, wrong }
     }
 
-    /// No further heap comes, or none is waited for: each time that has more than one heap is right,
-    /// or that of an `only` heap.
+    /// No further heap comes, or none is waited for: each time that has more than one heap is
+    /// right, or that of an `only` heap.
     pub fn settle(&mut self, only: bool) -> Settled<T> {
         let only = only && self.times.len() == 1;
         self.part(|time| only || time.heaps.len() > 1)
