@@ -33,8 +33,7 @@ __device__ __forceinline__ constexpr u32 root_of(u32 k1, u32 n2) {
     return (k1 * n2 + r * i % LANES * (N / LANES)) % N;
 }
 
-// Bytes from the group's begin to the granule of point n2 of row k1 for one spectrum. Linear in each argument as long as sums of
-// arguments have no common bits: granule(a + b) is granule(a) + granule(b).
+// Bytes from the group's begin to the granule of point n2 of row k1 for one spectrum. Sums of arguments without common bits give sums.
 __device__ __forceinline__ constexpr int granule(u32 k1, u32 n2, u32 g) {
     return int((k1 * PARTS + part_of(g)) * ROW + (n2 * BACK_GROUP + place_in_part(g)) / 32 * GRANULE);
 }

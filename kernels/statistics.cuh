@@ -19,7 +19,7 @@ struct Statistics {
 
 // Of a channel: both powers, their squares, and both parts of the product.
 constexpr int SUMS = 6;
-// Whether a block has shared memory to keep its sums. If not, it adds them to global memory.
+// Whether a block has room to keep its sums. Where it has none, it adds to all memory.
 constexpr bool HAS_ROOM = STATISTICS == 1;
 
 // Sums of one thread's pairs of channels. A matrix product takes four numbers of each thread, and four products have a result in common.

@@ -1,8 +1,7 @@
 // Matrix products of a warp, by tensor cores.
 #pragma once
 
-// Sums each of x0 .. x3 over a group of four lanes, and adds the four sums to c of the group's lane number `lane` (from 0). Only 10 bits of
-// the mantissas count.
+// Adds x0 .. x3, each summed over four lanes, to c of the one of them whose number is `lane`, from 0. Only 10 bits of the mantissas count.
 __device__ __forceinline__ void sum_lanes(float (&c)[4], u32 lane, float x0, float x1, float x2, float x3) {
     const u32 g = threadIdx.x % 32 / 4;
 #if __CUDA_ARCH__ >= 800
