@@ -18,8 +18,9 @@ use super::{Executor, Run, copies, in_blocks, link};
 use crate::kernels::Level;
 
 impl Executor {
-    /// A run on raw little-endian samples, complex numbers interleaved: one reader for each of
-    /// [`Graph::inputs`], one writer for each of [`Graph::outputs`].
+    /// A run on raw little-endian samples, complex numbers interleaved: one reader for each of the
+    /// graph's [`inputs`](crate::Graph::inputs), one writer for each of its
+    /// [`outputs`](crate::Graph::outputs).
     ///
     /// Readers are read on a thread of their own. If something fails while one of them blocks, that
     /// thread ends when the reader returns; the run does not wait for it.
