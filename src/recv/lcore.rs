@@ -152,7 +152,9 @@ impl RxLcore {
                 while let Some(mark) =
                     watermark.filter(|mark| mark.after <= frames && *mark != Watermark::STOP)
                 {
-                    placed += self.placer.settle(true, &memory, &mut stored, timer);
+                    placed += self
+                        .placer
+                        .settle(Some(mark.floor), &memory, &mut stored, timer);
                     self.placer.lane.raise(mark.floor);
                     watermark = self.next_watermark();
                 }
@@ -167,7 +169,9 @@ impl RxLcore {
                 }
             }
             while let Some(mark) = watermark.filter(|mark| mark.after <= frames) {
-                placed += self.placer.settle(true, &memory, &mut stored, timer);
+                placed += self
+                    .placer
+                    .settle(Some(mark.floor), &memory, &mut stored, timer);
                 self.placer.lane.raise(mark.floor);
                 watermark = self.next_watermark();
             }
@@ -200,7 +204,7 @@ impl RxLcore {
         timer: &mut PhaseTimer,
     ) {
         self.placer.lane.begin();
-        let placed = self.placer.settle(false, memory, stored, timer);
+        let placed = self.placer.settle(None, memory, stored, timer);
         publish(stored);
         self.placer.lane.end();
         self.placer.stats.note_burst(0, placed as u64);

@@ -12,7 +12,7 @@ use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
 use super::leap::{FAR, Leaps};
-use super::window::{ChunkWindow, LocatedChunk, WindowWriter};
+use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowWriter};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_looked_at, publish};
 use crate::net::FlowTable;
@@ -74,7 +74,8 @@ pub(super) struct HeapPlacer {
     pub(super) leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
-    /// How long an lcore must be left behind without a heap before it counts as silent.
+    /// After this long without a heap an lcore that was left behind counts as silent, and kept heaps
+    /// wait no longer.
     pub(super) silence: Duration,
 }
 
@@ -206,16 +207,20 @@ impl HeapPlacer {
         self.store_kept(settled.right, memory, stored, timer)
     }
 
-    /// Whether heaps are kept, and none has come for a while.
+    /// Whether a live receiver keeps heaps, and none has come for a while. What a replay places
+    /// does not depend on how long it takes.
     pub(super) fn has_waited(&self) -> bool {
-        !self.leaps.is_empty() && self.kept.elapsed() >= self.silence
+        self.when_full == WhenFull::Drop
+            && !self.leaps.is_empty()
+            && self.kept.elapsed() >= self.silence
     }
 
-    /// Nothing more is waited for: places the heaps that are kept of which others agree, or an
-    /// `only` heap. Returns how many were placed.
+    /// No heap of a chunk below `floor` is waited for any more: places the kept heaps that are near
+    /// it. At the end of the stream, and where there is no floor because nothing comes, these are
+    /// the heaps of which others agree, and at the end an only one. Returns how many were placed.
     pub(super) fn settle<'m>(
         &mut self,
-        only: bool,
+        floor: Option<u64>,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
@@ -223,7 +228,10 @@ impl HeapPlacer {
         if self.leaps.is_empty() {
             return 0;
         }
-        let settled = self.leaps.settle(only && self.newest.is_none());
+        let settled = match floor {
+            Some(floor) if floor < END_OF_STREAM => self.leaps.note_present(floor),
+            end => self.leaps.settle(end.is_some() && self.newest.is_none()),
+        };
         self.note_stray(settled.wrong);
         self.store_kept(settled.right, memory, stored, timer)
     }
