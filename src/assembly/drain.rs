@@ -86,6 +86,8 @@ mod tests {
         engine.recv.chunk_samples = 1 << 25;
         engine.send.chunk_jones = 1 << 20;
         assert!(seconds(&engine, 1.1) > 67.0);
+        let spare = drain(&engine, 1.1, 10).as_secs_f64() - seconds(&engine, 1.1);
+        assert!((spare - 335.5).abs() < 0.1, "{spare}");
     }
 
     #[test]

@@ -142,18 +142,32 @@ mod tests {
         let early = one(&|config| config.clock.sync_time = 17_637.0);
         assert!(early.contains("the year 1970 is long gone"), "{early}");
         assert!(one(&|config| config.gain = 0.0).contains("--gain 0"));
+        let spec = NarrowbandSpec {
+            centre_frequency: 284.0,
+            decimation: 16,
+            ddc_taps: None,
+            weight_pass: 0.005,
+            pass_bandwidth: None,
+        };
         let zoom = one(&|config| {
-            let spec = NarrowbandSpec {
-                centre_frequency: 284.0,
-                decimation: 16,
-                ddc_taps: None,
-                weight_pass: 0.005,
-                pass_bandwidth: None,
-            };
             let narrowband = Narrowband::new(&spec, config.clock).expect("a filter");
             config.outputs[0].narrowband = Some(narrowband);
         });
         assert!(zoom.contains("centre_frequency of 'w' is 284 Hz"), "{zoom}");
         assert!(zoom.ends_with("centre_frequency=284M"), "{zoom}");
+        for outside in [-284e6, 1284e6] {
+            let outside = one(&|config| {
+                let spec = NarrowbandSpec {
+                    centre_frequency: outside,
+                    ..spec
+                };
+                let narrowband = Narrowband::new(&spec, config.clock).expect("a filter");
+                config.outputs[0].narrowband = Some(narrowband);
+            });
+            assert!(
+                outside.contains("outside of the digitised band"),
+                "{outside}"
+            );
+        }
     }
 }

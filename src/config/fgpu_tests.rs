@@ -265,6 +265,11 @@ fn every_rule_is_kept() {
             "the name of two outputs",
         ),
         (
+            "one destination of two outputs",
+            vec![narrow("dst=239.11.0.0+7", "dst=239.10.0.7:7148")],
+            "of 'n' is another output's too",
+        ),
+        (
             "5",
             vec!["--send-interface=a,b,c".into()],
             "must be a multiple of the 3 of --send-interface",

@@ -86,6 +86,26 @@ fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
     assert_eq!(taken_for(&mut placer, &pool, 100_000), Some(100_000));
 }
 
+/// The source of a replay tells lcores what not to wait for, whatever came on their own queues.
+#[test]
+fn what_is_not_waited_for_tells_the_time() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_told", &memory, 0);
+    let pool = frames("rx_told", 1);
+    let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
+    // A single heap far ahead, then a single right one.
+    assert_eq!(taken_for(&mut placer, &pool, 1 << 30), None);
+    assert_eq!(taken_for(&mut placer, &pool, 1000), None);
+    let mut settle = |placer: &mut HeapPlacer, floor| {
+        placer.lane.begin();
+        placer.settle(Some(floor), &memory, &mut Vec::new(), &mut clock);
+        placer.lane.end();
+        (placer.newest, placer.stats.drops(DropCause::StrayTime))
+    };
+    assert_eq!(settle(&mut placer, 1002), (Some(1000), 0));
+    assert_eq!(settle(&mut placer, END_OF_STREAM), (Some(1000), 1));
+}
+
 /// A window that followed single heaps of another time could not go back.
 #[test]
 fn heaps_alone_with_their_time_do_not_move_the_window() {

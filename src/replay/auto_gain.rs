@@ -15,7 +15,7 @@ use crate::cpu::{PowerMeter, SpectraRun};
 use crate::engine::OutputStatistics;
 use crate::memory::SampleView;
 use crate::net::{CaptureError, CaptureReader};
-use crate::recv::HeapAddress;
+use crate::recv::{FAR, HeapAddress, Leaps};
 use crate::report::MeasuredGains;
 
 /// Spectra that are averaged, at most: the power of noise in a channel then has an error of 0.5 %,
@@ -236,7 +236,12 @@ struct Chunks<'a> {
     /// Id of the first, once there was a heap.
     first: Option<u64>,
     chunks: VecDeque<Chunk>,
+    /// The first heaps, and heaps far ahead, until enough of them agree, as an rx lcore has it.
+    leaps: Leaps<PlacedHeap>,
 }
+
+/// The payload of a heap of a polarisation, and where it belongs.
+type PlacedHeap = (HeapAddress, usize, Box<[u8]>);
 
 impl Chunks<'_> {
     fn empty(&self) -> Chunk {
@@ -262,6 +267,34 @@ impl Chunks<'_> {
         let Ok(place) = HeapAddress::of(recv, near, heap) else {
             return Ok(());
         };
+        let far = |first| place.chunk >= first + FAR;
+        if self.first.is_none_or(far) {
+            let kept = (place, heap.pol(), heap.payload().into());
+            let right = self.leaps.keep(place.chunk, kept).right;
+            return self.put_all(right, meters);
+        }
+        let right = self.leaps.note_present(place.chunk).right;
+        self.put_all(right, meters)?;
+        self.put(place, heap.pol(), heap.payload(), meters)
+    }
+
+    fn put_all(
+        &mut self,
+        heaps: Vec<PlacedHeap>,
+        meters: &mut Meters<'_>,
+    ) -> Result<(), AutoGainError> {
+        let mut heaps = heaps.iter();
+        heaps.try_for_each(|(place, pol, bytes)| self.put(*place, *pol, bytes, meters))
+    }
+
+    /// Puts a heap's payload into its chunk.
+    fn put(
+        &mut self,
+        place: HeapAddress,
+        pol: usize,
+        bytes: &[u8],
+        meters: &mut Meters<'_>,
+    ) -> Result<(), AutoGainError> {
         let first = *self.first.get_or_insert(place.chunk);
         if place.chunk < first {
             return Ok(());
@@ -278,9 +311,7 @@ impl Chunks<'_> {
             self.chunks.push_back(chunk);
         }
         let chunk = &mut self.chunks[at];
-        let pol = heap.pol();
         if !std::mem::replace(&mut chunk.present[pol][place.heap], true) {
-            let bytes = heap.payload();
             let from = place.heap * bytes.len();
             chunk.pol[pol][from..from + bytes.len()].copy_from_slice(bytes);
         }
@@ -365,10 +396,13 @@ fn measure<'a>(plan: &'a ReplayPlan, capture: &Path) -> Result<Vec<Measured<'a>>
         config,
         first: None,
         chunks: VecDeque::new(),
+        leaps: Leaps::default(),
     };
     let mut reader = CaptureReader::open(capture)?;
     while !meters.have_enough() {
         let Some(frame) = reader.next_frame()? else {
+            let right = chunks.leaps.settle(true).right;
+            chunks.put_all(right, &mut meters)?;
             while !chunks.chunks.is_empty() {
                 chunks.pass(&mut meters)?;
             }

@@ -91,11 +91,10 @@ fn what_is_spent_is_freed_by_who_asks_next() {
 fn models_that_are_yet_to_begin_are_bounded() {
     let (steering, steered) = steering(1);
     let output = steering.output("w").unwrap();
-    let model = |start| [LinearDelay::new(start, 0.0, 0.0, 0.0, 0.0).unwrap(); 2];
-    output.set_delays(model(1000)).unwrap();
+    output.set_delays([model(1000); 2]).unwrap();
     assert!(steered.outputs[0].take().is_some());
     steered.outputs[0].publish_models(MODELS);
-    let refused = output.set_delays(model(1001)).unwrap_err();
+    let refused = output.set_delays([model(1001); 2]).unwrap_err();
     assert!(
         matches!(
             refused,
@@ -109,12 +108,12 @@ fn models_that_are_yet_to_begin_are_bounded() {
     assert_eq!(steered.outputs[0].take(), None);
     // One that begins no later than the last takes the place of at least one.
     for start in [1000, 5] {
-        assert!(output.set_delays(model(start)).is_ok(), "{start}");
+        assert!(output.set_delays([model(start); 2]).is_ok(), "{start}");
         assert!(steered.outputs[0].take().is_some());
     }
-    assert!(output.set_delays(model(6)).is_err());
+    assert!(output.set_delays([model(6); 2]).is_err());
     steered.outputs[0].publish_models(MODELS - 1);
-    assert!(output.set_delays(model(6)).is_ok());
+    assert!(output.set_delays([model(6); 2]).is_ok());
 }
 
 /// An engine that begins chunk after chunk, and control that asks all the time: each request is
@@ -177,6 +176,23 @@ fn events_make_up_for_those_that_were_displaced() {
     assert_eq!(published.delay(0, 1), Some(model(5)));
     assert_eq!(published.delay(0, 0), Some(LinearDelay::ZERO));
     assert_eq!((published.delay(1, 0), published.delay(0, 2)), (None, None));
+
+    let test = |pattern| {
+        EngineEvent::Test(TestChange {
+            output: 0,
+            from: Timestamp(7),
+            pattern,
+        })
+    };
+    assert_eq!(
+        (published.has_test(0), published.has_test(1)),
+        (Some(false), None)
+    );
+    published.tell(test(Some(crate::engine::TestPattern::Ramp)));
+    (0..5000).for_each(|n| published.tell(sent(n)));
+    assert_eq!(published.has_test(0), Some(true));
+    published.tell(test(None));
+    assert_eq!(published.has_test(0), Some(false));
 }
 
 #[test]

@@ -144,3 +144,26 @@ impl Drop for CaptureWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_at_a_time_writes_a_capture() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("capture.pcap");
+        let create = || CaptureWriter::create(&path, Precision::Nanoseconds);
+        // What a killed run left.
+        fs::write(folder.path().join("capture.pcap.part"), [7; 1000]).unwrap();
+        let first = create().unwrap();
+        let second = create().err().map(|error| {
+            let why = std::error::Error::source(&error).map(ToString::to_string);
+            why.unwrap_or_default()
+        });
+        assert!(second.unwrap().starts_with("another run is writing"));
+        first.finish().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 24);
+        create().unwrap().finish().unwrap();
+    }
+}
