@@ -74,8 +74,8 @@ pub(super) struct HeapPlacer {
     pub(super) leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
-    /// After this long without a heap an lcore that was left behind counts as silent, and kept heaps
-    /// wait no longer.
+    /// After this long without a heap an lcore that was left behind counts as silent, and kept
+    /// heaps wait no longer.
     pub(super) silence: Duration,
 }
 

@@ -427,6 +427,34 @@ fn a_silent_polarisation_does_not_hold_the_other_up() {
     check_against_model(&samples, &output, &stream.batches, &Default::default(), 0.1);
 }
 
+fn set_timestamp(frame: &mut [u8], timestamp: u64) {
+    // It is the fifth item pointer; the headers before the packet have 42 bytes.
+    let at = 42 + 42;
+    frame[at..at + 6].copy_from_slice(&timestamp.to_be_bytes()[2..]);
+    let heap = heap_of(frame, 1280).map(|heap| heap.1);
+    assert_eq!(heap, Some(timestamp));
+}
+
+/// Gains by level are measured before the replay, by the same rules.
+#[test]
+fn a_wild_first_heap_costs_no_gains() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    dsim(&capture, &["--samples", "262144", "--heap-samples", "1024"]);
+    let mut frames = read_frames(&capture);
+    let options = ["--recv-chunk-samples", "8192", "--gain", "auto"];
+    let (whole, _) = replay_report(&capture, WIDEBAND, &options);
+    let first = frames
+        .iter_mut()
+        .find(|frame| heap_of(&frame.1, 1280).is_some());
+    set_timestamp(&mut first.unwrap().1, 1 << 40);
+    write_frames(&capture, &frames);
+    let (stream, report) = replay_report(&capture, WIDEBAND, &options);
+    assert_eq!(report["input"]["drops"]["stray-time"], 1);
+    // The first batch lacks its heap.
+    assert_eq!(stream.batches.len() + 1, whole.batches.len());
+}
+
 #[test]
 fn a_wild_timestamp_costs_its_heap_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -447,14 +475,7 @@ fn a_wild_timestamp_costs_its_heap_alone() {
         half + 2 * chunk,
     ] {
         let mut frames = all.clone();
-        // The timestamp is the fifth item pointer; the headers before the packet have 42 bytes.
-        let at = 42 + 42;
-        let bytes = (t + ahead).to_be_bytes();
-        frames[victim].1[at..at + 6].copy_from_slice(&bytes[2..]);
-        assert_eq!(
-            heap_of(&frames[victim].1, 1280).map(|heap| heap.1),
-            Some(t + ahead)
-        );
+        set_timestamp(&mut frames[victim].1, t + ahead);
         write_frames(&capture, &frames);
         let options = ["--recv-chunk-samples", &chunk.to_string()];
         let (stream, report) = replay_report(&capture, WIDEBAND, &options);
