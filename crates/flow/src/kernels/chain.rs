@@ -3,6 +3,8 @@
 //! A number stays in a register from its first operation to its last one. Nothing is stored in
 //! between, and what is the same for ever is read once for many samples.
 
+use std::ops::Range;
+
 use super::element::Real;
 use super::execute::{Inputs, Memory, View};
 use super::links::{Link, Operand, With};
@@ -12,6 +14,10 @@ use crate::types::Scalar;
 
 /// The most operations of one pass.
 pub(crate) const LINKS: usize = 32;
+
+/// The fewest copies of a number for which a pass begins with that number: many vectors, so that
+/// beginning anew with the next number takes next to nothing.
+pub(crate) const HELD: usize = 256;
 
 /// An operation whose operands have been found.
 #[derive(Clone, Copy)]
@@ -137,27 +143,42 @@ impl<'a, T: Real> Step<'a, T> {
     }
 }
 
+/// What the first operation reads.
+#[derive(Clone, Copy)]
+enum First<'a, T> {
+    /// What the output has so far.
+    Own,
+    Each(&'a [T]),
+    /// Each number for so many samples.
+    Held(&'a [T], usize),
+}
+
 struct Chain<'a, T> {
-    /// What the first operation reads, if that is not what `out` has so far.
-    first: Option<&'a [T]>,
+    first: First<'a, T>,
     steps: &'a [Step<'a, T>],
     out: &'a mut [T],
 }
 
 impl<T: Float> Chain<'_, T> {
-    /// Does all for `M` vectors from number `at` on.
+    /// Does all for `M` vectors from number `at` on, of one number if there is one.
     ///
     /// # Safety
     ///
     /// That of [`Lanes`]; everything that is read or written has numbers for all of them.
     #[inline(always)]
-    unsafe fn tile<V: Lanes<Real = T>, const M: usize>(&mut self, at: usize) {
+    unsafe fn tile<V: Lanes<Real = T>, const M: usize>(&mut self, at: usize, one: Option<T>) {
         // SAFETY: the caller's.
         unsafe {
             let read = |from: &[T], m: usize| V::load(from.as_ptr().add(at + m * V::COUNT));
-            let mut all = [V::all(T::default()); M];
-            for (m, it) in all.iter_mut().enumerate() {
-                *it = read(self.first.unwrap_or(self.out), m);
+            let mut all = [V::all(one.unwrap_or_default()); M];
+            if one.is_none() {
+                let from = match self.first {
+                    First::Each(first) => first,
+                    _ => &*self.out,
+                };
+                for (m, it) in all.iter_mut().enumerate() {
+                    *it = read(from, m);
+                }
             }
             macro_rules! each {
                 ($it:ident, $m:ident => $value:expr) => {
@@ -239,6 +260,42 @@ impl<T: Float> Chain<'_, T> {
         }
     }
 
+    /// Does all for some numbers.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Chain::tile`].
+    #[inline(always)]
+    unsafe fn span<V: Lanes<Real = T>>(&mut self, span: Range<usize>, one: Option<T>) {
+        let Range { start: mut at, end } = span;
+        // SAFETY: the caller's.
+        unsafe {
+            // As many as hide how long an operation takes, and fit the registers.
+            while at + 12 * V::COUNT <= end {
+                self.tile::<V, 12>(at, one);
+                at += 12 * V::COUNT;
+            }
+            while at + 4 * V::COUNT <= end {
+                self.tile::<V, 4>(at, one);
+                at += 4 * V::COUNT;
+            }
+            while at + V::COUNT <= end {
+                self.tile::<V, 1>(at, one);
+                at += V::COUNT;
+            }
+        }
+        for at in at..end {
+            let mut number = one.unwrap_or_else(|| match self.first {
+                First::Each(first) => first[at],
+                _ => self.out[at],
+            });
+            for step in self.steps {
+                number = step.one(number, at);
+            }
+            self.out[at] = number;
+        }
+    }
+
     /// # Safety
     ///
     /// The condition of [`Lanes`].
@@ -246,34 +303,21 @@ impl<T: Float> Chain<'_, T> {
     unsafe fn all<V: Lanes<Real = T>>(&mut self) {
         let count = self.out.len();
         let reads = self.steps.iter().flat_map(Step::reads).flatten();
-        assert!(
-            reads
-                .chain(self.first)
-                .all(|numbers| numbers.len() == count)
-        );
-        let mut at = 0;
+        let first = match self.first {
+            First::Each(first) => Some(first),
+            _ => None,
+        };
+        assert!(reads.chain(first).all(|numbers| numbers.len() == count));
         // SAFETY: all have `count` numbers.
         unsafe {
-            // As many as hide how long an operation takes, and fit the registers.
-            while at + 12 * V::COUNT <= count {
-                self.tile::<V, 12>(at);
-                at += 12 * V::COUNT;
+            if let First::Held(numbers, by) = self.first {
+                assert!(numbers.len() * by == count);
+                for (at, &number) in numbers.iter().enumerate() {
+                    self.span::<V>(at * by..(at + 1) * by, Some(number));
+                }
+            } else {
+                self.span::<V>(0..count, None);
             }
-            while at + 4 * V::COUNT <= count {
-                self.tile::<V, 4>(at);
-                at += 4 * V::COUNT;
-            }
-            while at + V::COUNT <= count {
-                self.tile::<V, 1>(at);
-                at += V::COUNT;
-            }
-        }
-        for at in at..count {
-            let mut number = self.first.map_or(self.out[at], |first| first[at]);
-            for step in self.steps {
-                number = step.one(number, at);
-            }
-            self.out[at] = number;
         }
     }
 }
@@ -293,14 +337,20 @@ impl<T: Float> Work for Chain<'_, T> {
     }
 }
 
-pub(super) fn run(d: View, first: View, links: &[Link<View>], memory: &mut Memory) {
+/// `first`: what the first operation reads, and the samples that each of these numbers stands for.
+pub(super) fn run(d: View, first: (View, usize), links: &[Link<View>], memory: &mut Memory) {
     match d.scalar {
         Scalar::F32 => chain::<f32>(d, first, links, memory),
         _ => chain::<f64>(d, first, links, memory),
     }
 }
 
-fn chain<T: Float>(d: View, first: View, links: &[Link<View>], memory: &mut Memory) {
+fn chain<T: Float>(
+    d: View,
+    (first, held): (View, usize),
+    links: &[Link<View>],
+    memory: &mut Memory,
+) {
     let level = memory.level;
     memory.write::<T, _>(d, |out, inputs| {
         let mut steps = [Step::Negate; LINKS];
@@ -319,7 +369,13 @@ fn chain<T: Float>(d: View, first: View, links: &[Link<View>], memory: &mut Memo
             }
         }
         let chain = Chain {
-            first: ((first.lane, first.first) != (d.lane, d.first)).then(|| inputs.get::<T>(first)),
+            first: if held > 1 {
+                First::Held(inputs.counted(first, inputs.count / held), held)
+            } else if (first.lane, first.first) == (d.lane, d.first) {
+                First::Own
+            } else {
+                First::Each(inputs.get(first))
+            },
             steps: &steps[..count],
             out,
         };

@@ -144,7 +144,12 @@ impl Work for Element<'_, '_> {
 fn one(op: &Operation, memory: &mut Memory) {
     match op {
         Op::Fir { .. } | Op::Begin { .. } | Op::Dot { .. } => fir::run(op, memory),
-        Op::Chain { d, first, links } => chain::run(*d, *first, links, memory),
+        Op::Chain {
+            d,
+            first,
+            held,
+            links,
+        } => chain::run(*d, (*first, *held), links, memory),
         Op::Formula { d, parts } => formula::run(*d, parts, memory),
         Op::Recur { d, turns } => recur::run(*d, turns, memory),
         _ => {

@@ -46,7 +46,7 @@ mod simd;
 #[allow(unsafe_code)]
 mod vector;
 
-pub(crate) use chain::LINKS;
+pub(crate) use chain::{HELD, LINKS};
 pub(crate) use code::{Changeable, Changing, Making};
 pub use code::{Code, Initial, Planes, Reg};
 pub(crate) use execute::{Memory, Operation, View, execute};

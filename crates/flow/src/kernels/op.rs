@@ -128,6 +128,8 @@ pub(crate) enum Op<R> {
     Chain {
         d: R,
         first: R,
+        /// Samples that each number of `first` stands for: more than 1 where they are repeated.
+        held: usize,
         links: Vec<Link<R>>,
     },
     /// Operations on floats and conditions, the last of which makes `d`: what the others make is

@@ -4,7 +4,7 @@ use karoo_flow::kernels::Level;
 use karoo_flow::nodes::{
     Comparison, Criterion, Logic, LogicOp, Lookup, Lut, Saturate, Sum, Switch,
 };
-use karoo_flow::{Builder, Executor, Graph, Interpreter, Settings, Type, Value, Wire};
+use karoo_flow::{Builder, Executor, Graph, Interpreter, Ratio, Settings, Type, Value, Wire};
 use proptest::prelude::*;
 
 use crate::executor::samples;
@@ -52,6 +52,35 @@ fn filters_of_any_length_have_the_interpreters_bytes() {
             let taps: Vec<f64> = (0..taps).map(|tap| f64::from(tap * 7 % 11) - 5.3).collect();
             g.output("y", x.fir(taps.as_slice()));
             hold(&g.build().unwrap(), &[7, 100, 333, 1024]);
+        }
+    }
+}
+
+/// From 256 copies on, the operation that follows begins with the number that is repeated.
+#[test]
+fn passes_over_repeated_numbers_have_the_interpreters_bytes() {
+    for kind in [Type::F32, Type::F64, Type::F32.complex()] {
+        for by in [2, 255, 256, 259, 700] {
+            let g = Builder::new("repeated");
+            let slow = g.input_at("slow", kind, Ratio::new(1, by).unwrap());
+            let fast = g.input("fast", kind);
+            let three = g.constant(kind, 3.0);
+            g.output("alone", slow.repeat(by).gain(0.7) + three);
+            let both = slow.gain(1.1).repeat(by) * fast - three;
+            g.output("both", both);
+            // These need the repeated numbers themselves.
+            let kept = slow.gain(1.3).repeat(by);
+            g.output("ahead", kept.gain(0.3) - fast);
+            g.output("kept", kept);
+            let past = slow.gain(1.7).repeat(by);
+            g.output("past", past.gain(0.3) - past.delay(5, 0));
+            let late = slow.delay(1, 0).repeat(by);
+            g.output("late", late.delay(3, 0) - fast);
+            let inputs = [2500 / by + 1, 2500].map(|count| {
+                let samples = samples(count as usize, 77_777);
+                samples.iter().map(|value| value.cast(kind)).collect()
+            });
+            hold_for(&g.build().unwrap(), &inputs, &[by, 2 * by, 9 * by]);
         }
     }
 }

@@ -30,7 +30,9 @@ impl<R: Copy> Op<R> {
             | Expand { d, a, .. }
             | Up { d, a, .. } => (Some(*d), vec![*a]),
             Recall { d, .. } | Count { d, .. } => (Some(*d), vec![]),
-            Chain { d, first, links } => {
+            Chain {
+                d, first, links, ..
+            } => {
                 let others = links.iter().flat_map(Link::runs);
                 (Some(*d), [*first].into_iter().chain(others).collect())
             }
@@ -108,9 +110,15 @@ impl<R: Copy> Op<R> {
                 b: f(b),
             },
             Negate { d, a } => Negate { d: f(d), a: f(a) },
-            Chain { d, first, links } => Chain {
+            Chain {
+                d,
+                first,
+                held,
+                links,
+            } => Chain {
                 d: f(d),
                 first: f(first),
+                held,
                 links: links.into_iter().map(|link| link.map(&f)).collect(),
             },
             Formula { d, parts } => Formula {

@@ -1,7 +1,10 @@
 //! Operations that follow each other on one number become one pass.
 
 use super::*;
-use crate::kernels::{Fold, LINKS, Link, Operand, With};
+use crate::kernels::{Fold, HELD, LINKS, Link, Operand, With};
+
+/// The place of an operation: its group, and its index there.
+type At = (usize, usize);
 
 /// An operation as one that may be a part of a chain.
 struct Open {
@@ -9,8 +12,8 @@ struct Open {
     index: usize,
     first: Reg,
     links: Vec<Link<Reg>>,
-    /// The operations that it has in it, by group and index.
-    taken: Vec<(usize, usize)>,
+    /// The operations that it has in it.
+    taken: Vec<At>,
 }
 
 impl Planning<'_> {
@@ -73,8 +76,14 @@ impl Planning<'_> {
                 open.insert(d, next);
             }
         }
-        let mut gone: HashSet<(usize, usize)> = HashSet::new();
-        for (d, open) in open {
+        let repeats = self.repeats(groups, kept, uses);
+        let mut gone: HashSet<At> = HashSet::new();
+        for (d, mut open) in open {
+            let mut held = 1;
+            if let Some(&(at, a, by)) = repeats.get(&self.place(open.first).0) {
+                open.taken.push(at);
+                (open.first, held) = (a, by);
+            }
             if open.taken.len() < 2 && !open.links.iter().any(constant) {
                 continue;
             }
@@ -91,6 +100,7 @@ impl Planning<'_> {
             into.ops[open.index] = Op::Chain {
                 d,
                 first: open.first,
+                held,
                 links: open.links,
             };
             // The chain belongs to all items whose operations it does.
@@ -107,6 +117,34 @@ impl Planning<'_> {
                 !gone.contains(&(number, index - 1))
             });
         }
+    }
+
+    /// What repeats numbers for one operation alone, by what comes out: its place, what it repeats
+    /// and how often. A chain can begin with each of these numbers.
+    fn repeats(
+        &self,
+        groups: &[Group],
+        kept: &HashSet<Reg>,
+        uses: &HashMap<Reg, usize>,
+    ) -> HashMap<Reg, (At, Reg, usize)> {
+        let vectors = |(_, group): &(usize, &Group)| group.kind == Kind::Vector;
+        let groups = groups.iter().enumerate().filter(vectors);
+        let places = groups.flat_map(|(number, group)| {
+            (0..)
+                .zip(&group.ops)
+                .map(move |(index, op)| ((number, index), op))
+        });
+        let repeat = |(at, op): (At, &Op<Reg>)| match *op {
+            Op::Up { d, a, by, zeros } => {
+                let root = self.place(d).0;
+                let single = self.code.plane(root).len == 1 && !self.histories.contains_key(&root);
+                let alone = single && uses.get(&root) == Some(&1) && !kept.contains(&root);
+                let fits = alone && !zeros && by >= HELD;
+                fits.then_some((root, (at, a, by)))
+            }
+            _ => None,
+        };
+        places.filter_map(repeat).collect()
     }
 
     /// What an operation makes of each of its operands.

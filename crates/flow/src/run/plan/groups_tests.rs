@@ -4,7 +4,7 @@ use super::super::super::Settings;
 use super::super::super::layout::{Layout, OUT};
 use super::super::{Plan, Way};
 use crate::kernels::Level;
-use crate::{Builder, Graph, Type};
+use crate::{Builder, Graph, Ratio, Type};
 
 /// The names of all operations of a graph, in one partition.
 fn operations(graph: &Graph) -> Vec<String> {
@@ -52,4 +52,24 @@ fn a_filter_is_one_operation_and_another_for_what_it_begins_with() {
         operations(&filter([0.0; 8], f64::INFINITY)),
         ["Fir", "Begin"]
     );
+}
+
+/// The operations of a gain behind copies, which come out too if they are wanted.
+fn repeated(by: u64, also: bool) -> Vec<String> {
+    let g = Builder::new("repeated");
+    let x = g.input_at("x", Type::F32, Ratio::new(1, by as _).unwrap());
+    let all = x.repeat(by);
+    g.output("y", all.gain(3.0));
+    if also {
+        g.output("also", all);
+    }
+    operations(&g.build().unwrap())
+}
+
+#[test]
+fn a_pass_begins_with_the_numbers_that_are_repeated() {
+    assert_eq!(repeated(256, false), ["Chain"]);
+    // Few copies, or copies that are needed elsewhere.
+    assert_eq!(repeated(255, false), ["Up", "Chain"]);
+    assert_eq!(repeated(256, true), ["Up", "Chain"]);
 }
