@@ -270,6 +270,11 @@ fn every_rule_is_kept() {
             "of 'n' is another output's too",
         ),
         (
+            "a destination of the digitisers",
+            vec![narrow("dst=239.11.0.0+7", "dst=239.102.1.64+7")],
+            "239.102.1.64:7148: is one of SRC too",
+        ),
+        (
             "5",
             vec!["--send-interface=a,b,c".into()],
             "must be a multiple of the 3 of --send-interface",

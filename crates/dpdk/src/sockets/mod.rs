@@ -94,7 +94,7 @@ impl SocketPort {
             counts: Arc::clone(&counts),
             receiving: groups
                 .iter()
-                .map(|(socket, _)| Arc::clone(socket))
+                .map(|(socket, _)| Receiving::new(Arc::clone(socket)))
                 .collect(),
             _eal: eal.clone(),
         };
@@ -138,7 +138,7 @@ impl SocketGroups {
 pub(super) struct Sockets {
     name: String,
     counts: Arc<SocketCounts>,
-    receiving: Vec<Arc<Socket>>,
+    receiving: Vec<Receiving>,
     _eal: Eal,
 }
 
@@ -169,12 +169,48 @@ impl Sockets {
             tx_packets: load(&counts.tx_packets),
             rx_bytes: load(&counts.rx_bytes),
             tx_bytes: load(&counts.tx_bytes),
-            rx_missed: self.receiving.iter().map(|s| options::dropped(s)).sum(),
+            rx_missed: self.receiving.iter().map(Receiving::dropped).sum(),
             rx_errors: load(&counts.rx_errors),
             tx_errors: load(&counts.tx_errors),
             // What finds no mbuf stays in its socket, which drops what it has no room for.
             rx_no_mbuf: 0,
         }
+    }
+}
+
+/// A receiving socket, and what it has dropped.
+#[derive(Debug)]
+struct Receiving {
+    socket: Arc<Socket>,
+    dropped: AtomicU64,
+}
+
+impl Receiving {
+    fn new(socket: Arc<Socket>) -> Self {
+        Self {
+            socket,
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Datagrams that the socket has dropped.
+    fn dropped(&self) -> u64 {
+        let now = options::dropped(&self.socket);
+        let before = self
+            .dropped
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+                Some(unwrapped(before, now))
+            });
+        unwrapped(before.unwrap_or_else(|before| before), now)
+    }
+}
+
+/// A count of which the kernel tells 32 bits: the first from `before` on that ends with `now`. What
+/// another thread has asked for later, and has counted already, changes nothing.
+fn unwrapped(before: u64, now: u32) -> u64 {
+    match now.wrapping_sub(before as u32) {
+        later if later < 1 << 31 => before + u64::from(later),
+        _ => before,
     }
 }
 
@@ -211,4 +247,23 @@ pub(super) fn wait<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>, most: Dura
 
 fn add(count: &AtomicU64, more: usize) {
     count.fetch_add(more as u64, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unwrapped;
+
+    #[test]
+    fn drops_go_on_past_32_bits() {
+        let round = 1u64 << 32;
+        let step = round / 3;
+        let mut counted = 0;
+        for true_count in (0..20).map(|n| n * step) {
+            counted = unwrapped(counted, true_count as u32);
+            assert_eq!(counted, true_count);
+        }
+        // Two threads ask: the earlier answer comes later.
+        assert_eq!(unwrapped(3 * round + 2, u32::MAX), 3 * round + 2);
+        assert_eq!(unwrapped(3 * round + 2, 1), 3 * round + 2);
+    }
 }

@@ -67,8 +67,9 @@ fn set(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
     }
 }
 
-/// Datagrams that a socket has dropped: it was full, or their checksum was wrong.
-pub(super) fn dropped(socket: &Socket) -> u64 {
+/// Datagrams that a socket has dropped: it was full, or their checksum was wrong. The kernel counts
+/// them modulo 2³².
+pub(super) fn dropped(socket: &Socket) -> u32 {
     /// `SK_MEMINFO_DROPS`.
     const DROPS: usize = 8;
     let mut info = [0u32; DROPS + 1];
@@ -79,7 +80,7 @@ pub(super) fn dropped(socket: &Socket) -> u64 {
         libc::SO_MEMINFO,
         &mut info,
     ) {
-        true => info[DROPS].into(),
+        true => info[DROPS],
         false => 0,
     }
 }
