@@ -67,29 +67,49 @@ impl TestPattern {
         }
     }
 
-    /// Writes it over all batches of a chunk of `output`.
+    /// Writes it over all batches of a chunk of `output`, none of whose samples is clamped.
     fn fill(self, chunk: &mut OutputMemory, output: &OutputConfig, feng_id: u64) {
-        let bits = output.sample_bits;
-        let (channels, spectra) = (output.channels, output.spectra_per_heap());
+        match output.sample_bits {
+            OutputBits::Eight => self.rows(chunk, output, feng_id, |parts| parts.map(|p| p as u8)),
+            OutputBits::Four => self.rows(chunk, output, feng_id, |parts| {
+                let [a, b, c, d] = parts.map(|part| part as u8 & 0xF);
+                [a << 4 | b, c << 4 | d]
+            }),
+        }
+    }
+
+    /// The same for values of `N` bytes each. Polarisation 0 depends on the channel alone and
+    /// polarisation 1 on the spectrum alone, so that each value is put together of two: this has
+    /// to keep up with the engine.
+    fn rows<const N: usize>(
+        self,
+        chunk: &mut OutputMemory,
+        output: &OutputConfig,
+        feng_id: u64,
+        pack: impl Fn([i8; 4]) -> [u8; N],
+    ) {
+        let value =
+            |channel, spectrum| pack(self.jones(output.sample_bits, feng_id, channel, spectrum));
+        let spectra = output.spectra_per_heap();
         let first = chunk.start().0 / output.spectrum_samples() as u64;
-        let batch_bytes = output.batch_bytes();
-        for (batch, data) in chunk.span().data.chunks_exact_mut(batch_bytes).enumerate() {
+        let mut of_spectra = vec![[0; N]; spectra];
+        let span = chunk.span();
+        for stats in span.stats {
+            stats.saturated = [0; N_POL];
+        }
+        let batches = span.data.chunks_exact_mut(output.batch_bytes());
+        for (batch, data) in batches.enumerate() {
             let first = first + (batch * spectra) as u64;
-            let values = data.chunks_exact_mut(bits.jones_bytes());
-            for (i, value) in values.take(channels * spectra).enumerate() {
-                let (channel, spectrum) = (i / spectra, first + (i % spectra) as u64);
-                let parts = self.jones(bits, feng_id, channel, spectrum);
-                match bits {
-                    OutputBits::Eight => {
-                        for (byte, part) in value.iter_mut().zip(parts) {
-                            *byte = part as u8;
-                        }
-                    }
-                    OutputBits::Four => {
-                        for (pol, byte) in value.iter_mut().enumerate().take(N_POL) {
-                            *byte = (parts[2 * pol] << 4) as u8 | (parts[2 * pol + 1] & 0xF) as u8;
-                        }
-                    }
+            for (spectrum, of) in (first..).zip(&mut of_spectra) {
+                *of = value(0, spectrum);
+                of[..N / 2].fill(0);
+            }
+            let rows = data.as_chunks_mut::<N>().0.chunks_exact_mut(spectra);
+            for (channel, row) in rows.take(output.channels).enumerate() {
+                let mut of_channel = value(channel, 0);
+                of_channel[N / 2..].fill(0);
+                for (to, of_spectrum) in row.iter_mut().zip(&of_spectra) {
+                    *to = std::array::from_fn(|byte| of_channel[byte] | of_spectrum[byte]);
                 }
             }
         }
@@ -154,7 +174,8 @@ impl TestSchedule {
                 break;
             }
             self.asked.pop_front();
-            self.active = request.map(|request| (request.pattern, from + request.samples));
+            // Without input the first chunk may come long after `from`.
+            self.active = request.map(|request| (request.pattern, start + request.samples));
         }
         self.active = self.active.filter(|(_, until)| start < *until);
         let now = self.active.map(|(pattern, _)| pattern);
@@ -225,24 +246,56 @@ mod tests {
             for (i, (change, pattern)) in expected.into_iter().enumerate() {
                 chunk.begin(Timestamp(i as u64 * step));
                 chunk.span().data.fill(0x55);
+                chunk.span().stats[1].saturated = [9, 9];
                 assert_eq!(schedule.apply(&mut chunk, output, 3), change, "chunk {i}");
+                let clamped = chunk.stats(1).saturated;
                 let Some(pattern) = pattern else {
                     assert!(chunk.batch(1).iter().all(|byte| *byte == 0x55), "chunk {i}");
+                    assert_eq!(clamped, [9, 9], "chunk {i}");
                     continue;
                 };
-                let (channel, spectrum) = (61, 5);
-                let at = (channel * 32 + spectrum) * output.sample_bits.jones_bytes();
-                let number = (2 * i + 1) * 32 + spectrum;
-                let parts = pattern.jones(output.sample_bits, 3, channel, number as u64);
-                let bytes = &chunk.batch(1)[at..];
-                match bits {
-                    OutputBits::Eight => assert_eq!(bytes[..4], parts.map(|part| part as u8)),
-                    OutputBits::Four => {
-                        let pols = [0, 1].map(|pol| dsp::quantise::nibbles(bytes[pol]));
-                        assert_eq!(pols.concat(), parts);
+                assert_eq!(clamped, [0, 0], "chunk {i}");
+                let size = output.sample_bits.jones_bytes();
+                for at in 0..64 * 32 {
+                    let (channel, spectrum) = (at / 32, at % 32);
+                    let number = (2 * i + 1) * 32 + spectrum;
+                    let parts = pattern.jones(output.sample_bits, 3, channel, number as u64);
+                    let bytes = &chunk.batch(1)[at * size..][..size];
+                    match bits {
+                        OutputBits::Eight => assert_eq!(*bytes, parts.map(|part| part as u8)),
+                        OutputBits::Four => {
+                            let pols = [0, 1].map(|pol| dsp::quantise::nibbles(bytes[pol]));
+                            assert_eq!(pols.concat(), parts);
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// A pattern that was asked for before there was input lasts as long as any other.
+    #[test]
+    fn a_pattern_begins_with_the_first_chunk_that_comes() {
+        let wideband = "name=w,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048";
+        let config = crate::config::tests::engine(wideband, |_| {});
+        let output = &config.outputs[0];
+        let step = output.batch_samples() as u64;
+        let memory = OutputMemory::new(1, output.batch_bytes(), &HostAllocator::default());
+        let mut chunk = memory.unwrap();
+        let mut schedule = TestSchedule::default();
+        let request = TestRequest {
+            pattern: TestPattern::Ramp,
+            samples: 2 * step,
+        };
+        schedule.ask(Timestamp(0), Some(request));
+        let changes = (100..104).map(|batch| {
+            chunk.begin(Timestamp(batch * step));
+            schedule.apply(&mut chunk, output, 3)
+        });
+        let ramp = Some(TestPattern::Ramp);
+        assert_eq!(
+            changes.collect::<Vec<_>>(),
+            [Some(ramp), None, Some(None), None]
+        );
     }
 }
