@@ -182,7 +182,7 @@ impl Output {
         if self.fine.is_empty() {
             return Ok(Step::NeedsInput);
         }
-        if self.building.is_none() && !self.begin_chunk() {
+        if self.building.is_none() && !self.begin_chunk()? {
             return Ok(Step::NoChunk);
         }
         let offset = delays.map(|delay| (delay.orig - input.start() as i64) as usize);
@@ -323,13 +323,21 @@ impl Output {
     }
 
     /// Starts a chunk at the next spectrum, if one is free.
-    fn begin_chunk(&mut self) -> bool {
+    fn begin_chunk(&mut self) -> Result<bool, PipelineError> {
         let Some(mut chunk) = self.parts.pool.take() else {
-            return false;
+            return Ok(false);
         };
-        chunk.begin(Timestamp(self.next));
+        let start = Timestamp(self.next);
+        if self
+            .periods
+            .as_ref()
+            .is_some_and(|periods| periods.is_over(start))
+        {
+            self.end_period()?;
+        }
+        chunk.begin(start);
         self.building = Some((chunk, 0));
-        true
+        Ok(true)
     }
 
     /// Has the pipeline finish the whole batches under construction, if there is a chunk.

@@ -552,3 +552,22 @@ proptest! {
         prop_assert_eq!(told, Some(batches as u64));
     }
 }
+
+/// Chunks that are missing end a period: what comes behind them is apart.
+#[test]
+fn a_period_does_not_go_on_behind_a_gap() {
+    let options = "name=w,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048";
+    let config = crate::config::tests::engine(options, |config| {
+        config.statistics_period = 2.5 * BATCH as f64 / config.clock.adc_sample_rate;
+    });
+    let mut bench = Bench::of(config, 8, 1);
+    let mut seen = Vec::new();
+    for batch in [0, 20, 21, 22] {
+        bench.steps(batch, 1);
+        bench.output.publish_statistics().unwrap();
+        let latest = bench.published.statistics().output(0);
+        seen.push(latest.map(|of| [of.start, of.end].map(|at| at.0 / BATCH as u64)));
+    }
+    let (before, behind) = (Some([0, 1]), Some([20, 23]));
+    assert_eq!(seen, [None, before, before, behind]);
+}

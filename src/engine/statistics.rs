@@ -90,6 +90,14 @@ impl Periods {
         end.0 / self.length > first.0 / self.length
     }
 
+    /// Whether a chunk that begins here belongs to another period than the one under way: chunks
+    /// are missing in between.
+    pub fn is_over(&self, start: Timestamp) -> bool {
+        let other =
+            |(first, _): (Timestamp, Timestamp)| first.0 / self.length != start.0 / self.length;
+        self.current.is_some_and(other)
+    }
+
     /// Takes the period under way, if it has a chunk.
     pub fn take(&mut self) -> Option<(Timestamp, Timestamp)> {
         self.current.take()
