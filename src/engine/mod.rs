@@ -166,7 +166,10 @@ impl Engine {
                     self.advance(Some((id, chunk)), timer)?;
                 }
                 Collected::Nothing => {
-                    self.hand_over(timer)?;
+                    timer.mark(Phase::WaitInput);
+                    if self.hand_over(timer)? {
+                        timer.mark(Phase::Work);
+                    }
                     self.outputs.iter_mut().for_each(Output::take_requests);
                     if self.waits_for_backend() {
                         self.idle.wait();
@@ -277,7 +280,9 @@ impl Engine {
     }
 
     /// Passes on what is complete: output chunks to the tx lcore, input chunks to the receivers.
-    fn hand_over(&mut self, timer: &mut PhaseTimer) -> Result<(), EngineError> {
+    /// Returns whether there were output chunks.
+    fn hand_over(&mut self, timer: &mut PhaseTimer) -> Result<bool, EngineError> {
+        let waiting = self.finishing.len();
         while let Some(chunk) = self.intake.poll_released().map_err(of_input)? {
             self.receiver.recycle(chunk);
         }
@@ -298,7 +303,7 @@ impl Engine {
             published.map_err(|source| of_output(output, source))?;
         }
         self.account_for_sent();
-        Ok(())
+        Ok(self.finishing.len() < waiting)
     }
 
     /// Finishes what is left, and says that nothing more will come.
@@ -367,11 +372,19 @@ impl Engine {
         names.join(" and ")
     }
 
-    /// Where the backend's time went so far.
+    /// Where the backend's time went so far. Threads that compute for several outputs are told
+    /// once.
     pub fn lcores(&self) -> Vec<ThreadReport> {
         let outputs = self.outputs.iter();
-        let pipelines = outputs.flat_map(|output| output.pipeline().lcores());
-        self.intake.lcores().into_iter().chain(pipelines).collect()
+        let mut reports = self.intake.lcores();
+        for report in outputs.flat_map(|output| output.pipeline().lcores()) {
+            let known = reports.iter_mut().find(|known| known.name == report.name);
+            match known {
+                Some(known) => known.join(report),
+                None => reports.push(report),
+            }
+        }
+        reports
     }
 }
 

@@ -45,6 +45,28 @@ pub struct ThreadReport {
     pub longest_turn: Option<f64>,
 }
 
+/// Name of the phase that a thread of a pool has behind its others: it had no work.
+const IDLE: &str = "wait";
+
+impl ThreadReport {
+    /// Adds what the same thread did for something else meanwhile. What is left of the time is its
+    /// phase `wait`, the last one.
+    pub fn join(&mut self, other: Self) {
+        let time = |report: &Self| report.phases.iter().map(|phase| phase.1).sum::<f64>();
+        let all = time(self).max(time(&other));
+        for (name, seconds) in other.phases {
+            match self.phases.iter_mut().find(|own| own.0 == name) {
+                Some(own) => own.1 += seconds,
+                None => self.phases.insert(0, (name, seconds)),
+            }
+        }
+        if let Some(at) = self.phases.iter().position(|phase| phase.0 == IDLE) {
+            self.phases[at].1 = 0.0;
+            self.phases[at].1 = (all - time(self)).max(0.0);
+        }
+    }
+}
+
 /// Ticks per phase of one thread: written by that thread, read by anyone.
 #[derive(Debug)]
 pub struct PhaseTimes {
@@ -177,6 +199,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn what_a_thread_did_for_others_is_no_waiting() {
+        let report = |phases: &[(&str, f64)]| ThreadReport {
+            phases: phases
+                .iter()
+                .map(|&(name, s)| (name.to_owned(), s))
+                .collect(),
+            ..ThreadReport::default()
+        };
+        let mut all = report(&[("fft", 3.0), ("post", 1.0), ("wait", 6.0)]);
+        all.join(report(&[("ddc", 2.0), ("fft", 1.5), ("wait", 6.5)]));
+        let expected = report(&[("ddc", 2.0), ("fft", 4.5), ("post", 1.0), ("wait", 2.5)]);
+        assert_eq!(all.phases, expected.phases);
+        // Begun a little apart, always at work.
+        all.join(report(&[("fft", 4.0), ("wait", 6.0)]));
+        assert_eq!(all.phases[3], ("wait".to_owned(), 0.0));
+    }
 
     #[test]
     fn sleep_is_a_phase_of_its_own_and_no_part_of_a_turn() {
