@@ -163,7 +163,9 @@ impl GpuIntake {
             // head is there by order.
             unsafe { copy_tail(&layout, before.at, at, stream.cu_stream()) }?;
             // Later on the same stream than what it may stand for already.
-            let ready = before.ready.take().map_or_else(|| streams.event(), Ok)?;
+            let spare = &mut self.spare;
+            let ready = before.ready.take().or_else(|| spare.pop());
+            let ready = ready.map_or_else(|| streams.event(), Ok)?;
             ready.record(stream)?;
             before.ready = Some(ready);
         }
