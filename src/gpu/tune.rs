@@ -50,7 +50,7 @@ pub(super) fn pick(
         );
         return Ok(KernelForm::Cufft);
     };
-    let key = key(gpu, output, bits);
+    let key = key(gpu, output, filter, bits);
     let shape = match &wanted.tune {
         Tune::Off => first,
         Tune::Fixed(name) => named(&shapes, name).ok_or_else(|| GpuError::Shape {
@@ -69,12 +69,13 @@ pub(super) fn pick(
 }
 
 /// Everything that decides which shape is the fastest.
-fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
+fn key(gpu: &Gpu, output: &OutputConfig, filter: FilterForm, bits: SampleBits) -> Vec<u8> {
     let key = format!(
-        "{}, driver {}, NVRTC {:?}, {} channels of {} points, {} bits, {} taps, dither {:?} to {} bits, {} spectra per heap",
+        "{}, driver {}, NVRTC {:?}, {:?}, {} channels of {} points, {} bits, {} taps, dither {:?} to {} bits, {} spectra per heap",
         gpu.name(),
         gpu.driver(),
         super::nvrtc_version(),
+        filter.input,
         output.channels,
         output.pfb_step(),
         bits.get(),
