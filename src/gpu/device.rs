@@ -74,7 +74,7 @@ pub enum GpuError {
     NoFft,
     /// cuFFT refuses a transform.
     #[error(
-        "cuFFT cannot plan {count} transforms of {points} points: {error}; leave out --fft cufft"
+        "cuFFT cannot plan {count} transforms of {points} points: {error}; free memory of the GPU, lower --send-chunk-jones, leave out --fft cufft if it was given, or take --backend cpu"
     )]
     Fft {
         /// Points of one transform.

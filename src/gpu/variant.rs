@@ -94,13 +94,17 @@ impl Table {
 }
 
 /// Bytes of the numbers between filter and back end for output chunks of `spectra` spectra, at
-/// most, whichever kernels are taken.
+/// most, whichever kernels are taken. What cuFFT keeps for itself comes besides.
 pub fn most_intermediate_bytes(output: &OutputConfig, spectra: usize) -> usize {
     const NUMBER: usize = 8;
     let transforms = output.narrowband.as_ref().map_or(1, |_| N_POL);
     let spectrum = transforms * output.pfb_step() * NUMBER;
+    // cuFFT has one group at least.
+    let group = spectrum.saturating_mul(KernelShape::plain(output.pfb_step()).group);
     // The ring has a power of two of groups.
-    (2 * INTERMEDIATE).min(2 * spectrum.saturating_mul(spectra))
+    (2 * INTERMEDIATE)
+        .max(group)
+        .min(2 * spectrum.saturating_mul(spectra))
 }
 
 /// Macros of all kernels, but for those of the shape; `baseband` is as geometry.cuh has it.
