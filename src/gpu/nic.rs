@@ -185,10 +185,11 @@ impl<'a> Gather<'a> {
             moves[self.slots.len()] = Move { from, to };
             self.slots.push((slot, saturated));
         }
-        self.batch = batch;
+        // Packets none of which is wanted go back at once, not with the next burst.
         let Some(heap) = heap else {
             return Ok(());
         };
+        self.batch = batch;
         let config = LaunchConfig {
             grid_dim: (self.slots.len() as u32, 1, 1),
             block_dim: (256, 1, 1),
