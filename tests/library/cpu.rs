@@ -446,6 +446,23 @@ fn ties_go_to_even_at_every_level() {
     }
 }
 
+/// What is not a number becomes 0 and counts as clamped: zeros times coefficients without bounds.
+#[test]
+fn what_is_not_a_number_becomes_zero_at_every_level() {
+    for channels in [8, 64] {
+        let zeros = vec![Complex32::default(); channels];
+        let coefs = vec![Complex32::new(f32::INFINITY, 0.0); channels];
+        for level in Level::available() {
+            let mut words = vec![0x5555_5555; channels];
+            let bins = Bins::Apart([&zeros, &zeros]);
+            let (at, coefs) = (Supported::new(level), [&coefs[..], &coefs[..]]);
+            let clamped = simd::quantise(at, bins, coefs, None, 127.0, &mut words, None);
+            assert!(words.iter().all(|&word| word == 0), "{level}");
+            assert_eq!(clamped, [channels as u64; 2], "{level}");
+        }
+    }
+}
+
 /// A tone of 1/16 of the sample rate is at an eighth of the band; a file that is too short for one
 /// batch says how much a batch needs.
 #[test]

@@ -281,7 +281,8 @@ pub(super) unsafe fn quantise<const SUMS: bool>(
                             let d = _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(d));
                             y = _mm512_add_ps(y, _mm512_fmadd_ps(d, scale, offset));
                         }
-                        let clamped = _mm512_max_ps(_mm512_min_ps(y, top), bottom);
+                        // In this order what is not a number stays so, and becomes 0.
+                        let clamped = _mm512_max_ps(bottom, _mm512_min_ps(top, y));
                         let over = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(y, clamped);
                         let over = (over | over >> 1) & 0x5555;
                         saturated[p] += u64::from(over.count_ones());
