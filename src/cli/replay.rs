@@ -132,6 +132,11 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
             "no heap of the capture was placed: see what became of its datagrams",
         ));
     }
+    let verdict = Verdict::of(&report);
+    if verdict.grade == Grade::Nothing {
+        let why = verdict.reasons.join(" ");
+        return Err(Failure::data(format!("no batch came out. {why}")));
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use karoo::net::{CaptureReader, CaptureWriter, Datagram};
 use serde_json::Value;
 use spead::DigitiserHeap;
 
-use crate::support::{data, karoo_ok, output_config, read_output};
+use crate::support::{data, karoo, output_config, read_output};
 
 const HEAP: u64 = 4096;
 const RATE: f64 = 1712e6;
@@ -131,7 +131,9 @@ impl Capture {
                 format!("--report={report_arg}"),
             ]);
             args.extend(options.iter().map(|&option| option.to_owned()));
-            let summary = karoo_ok(&args);
+            let ended = karoo(&args);
+            let [summary, errors] =
+                [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text));
             let page = std::fs::read_to_string(report.join("report.html")).unwrap();
             let report = std::fs::read(report.join("report.json")).unwrap();
             let report: Value = serde_json::from_slice(&report).unwrap();
@@ -169,6 +171,10 @@ impl Capture {
                 counts.push((sent, within));
                 sums = (sums.0 + sent, sums.1 + within);
             }
+            // Nothing came out: whoever waits for the output is told.
+            let nothing = sums.0 == 0;
+            assert_eq!(ended.status.code(), Some(nothing.into()), "{errors}");
+            assert_eq!(errors.contains("no batch came out"), nothing, "{errors}");
             let tile = format!("<b>{} of {}</b><span>batches sent", sums.0, sums.1);
             assert!(page.contains(&tile), "{tile}");
         }
@@ -282,7 +288,7 @@ fn requests_move_the_batches_that_a_capture_should_give() {
     for chunk in CHUNKS {
         let folder = tempfile::tempdir().unwrap();
         let report = folder.path().join("report");
-        karoo_ok([
+        karoo([
             "replay",
             whole.path.to_str().unwrap(),
             "--output",
