@@ -10,6 +10,7 @@ use ground::{Idle, IdlePolicy, StopFlag};
 
 use super::pairs::{Half, Inlet, Selection};
 use crate::config::{EngineConfig, OutputConfig};
+use crate::sink::counts::is_of;
 use crate::sink::live::{KeptHeap, Shape, Tracker};
 use crate::sink::{Kind, StreamReport, classify};
 
@@ -135,7 +136,7 @@ impl Listener {
         match kind {
             Kind::Spectra(spectra, _) => spectra.feng_id == self.feng_id,
             Kind::Descriptors(count, _) | Kind::Stop(count) => {
-                count % self.array_size == self.feng_id
+                is_of(*count, self.feng_id, self.array_size)
             }
             Kind::Other => true,
         }
@@ -225,5 +226,27 @@ mod tests {
         }
         let expected = (1..=6).flat_map(|batch| [(batch, 0), (batch, 1)]);
         assert_eq!(heaps, expected.collect::<Vec<_>>());
+    }
+
+    /// Whose counts begin at 2^40, no multiple of the array's size.
+    #[test]
+    fn heaps_of_a_second_interface_are_heard() {
+        let (inlet, outlet) = queue();
+        let mut config = config(3);
+        config.array_size = 80;
+        let selections = vec![Selection::new(&config.outputs[0], 1)];
+        let mut listener = Listener::new(Vec::new(), &config, selections, inlet);
+        let source = SourceAddress {
+            mac: MacAddr([2, 0, 0, 0, 0, 3]),
+            ip: [10, 0, 0, 2].into(),
+            port: 50000,
+        };
+        let mut sender = Packetiser::new(&config, 0, source).through(1, 2);
+        send(&mut listener, &mut sender, 3, 128);
+        let Ok(Some(Half::Theirs(heap))) = outlet.take(std::time::Duration::ZERO) else {
+            panic!("no heap");
+        };
+        assert_eq!((heap.timestamp, heap.substream), (128, 1));
+        assert_eq!(listener.heard.ignored, BTreeMap::new());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
 
 use dsp::OutputBits;
 use dsp::quantise::nibbles;
@@ -13,7 +12,7 @@ use super::files::write_npy;
 use super::layout::{Layout, gcd};
 use super::output::{JONES, Output, widening, write_error};
 use super::ranges::Ranges;
-use super::{Kind, SinkError, SinkOptions, StreamReport, spectrum, synthesis};
+use super::{Kind, Route, SinkError, SinkOptions, StreamReport, counts, spectrum, synthesis};
 use crate::config::SynthesisOptions;
 
 /// A heap of which something arrived.
@@ -63,15 +62,10 @@ impl Assembler {
         Ok(stream)
     }
 
-    /// Sender of this stream.
-    pub(super) fn source(&self) -> Ipv4Addr {
-        self.layout.src
-    }
-
-    /// Substream numbers and their destinations.
-    pub(super) fn destinations(&self) -> impl Iterator<Item = (usize, SocketAddrV4)> + '_ {
-        let all = self.layout.destinations.iter().enumerate();
-        all.filter_map(|(i, dst)| Some((i, (*dst)?)))
+    /// Substream numbers and where their packets come from and go to.
+    pub(super) fn routes(&self) -> impl Iterator<Item = (usize, Route)> + '_ {
+        let all = self.layout.routes.iter().enumerate();
+        all.flat_map(|(i, routes)| routes.iter().map(move |&route| (i, route)))
     }
 
     /// Takes a datagram that went to substream `sub`.
@@ -215,10 +209,8 @@ impl Assembler {
         }
         let expected = batches * layout.destinations.len() as u64;
         report.missing_heaps = expected - self.heaps.len() as u64;
-        let (least, most) = (self.counts.iter().min(), self.counts.iter().max());
-        if let (Some(least), Some(most), Some(step)) = (least, most, layout.array_size) {
-            let span = (most - least) / step.max(1) + 1;
-            report.missing_heap_counts = span.saturating_sub(self.counts.len() as u64);
+        if let Some(step) = layout.array_size {
+            report.missing_heap_counts = counts::left_out(&self.counts, step);
         }
         let jones: u64 = self.jones.iter().sum();
         report.mean_power_db = std::array::from_fn(|pol| {
@@ -314,7 +306,7 @@ impl Assembler {
             problem(n, noun, verbs);
         }
         if let Some(step) = layout.array_size.filter(|&step| step > 0) {
-            let wrong = |c: &&u64| **c % step != layout.feng_id;
+            let wrong = |count: &&u64| !counts::is_of(**count, layout.feng_id, step);
             let wrong = self.counts.iter().filter(wrong).count();
             let rest = format!("leave {} when divided by {step}", layout.feng_id);
             let [one, many] = ["does", "do"].map(|verb| format!("{verb} not {rest}"));
@@ -341,7 +333,9 @@ impl Assembler {
             }
         }
         let wideband = layout.wideband_samples();
-        if !layout.batch_samples.is_multiple_of(wideband) {
+        // One batch alone does not tell how long it is.
+        let elsewhere = |t: &u64| !t.is_multiple_of(wideband);
+        if !layout.batch_samples.is_multiple_of(wideband) || layout.batches.iter().any(elsewhere) {
             report.notes.push(format!(
                 "a wideband batch has {wideband} samples without oversampling: this is an oversampled stream"
             ));

@@ -7,11 +7,10 @@ use std::path::Path;
 use dsp::OutputBits;
 use ground::Timestamp;
 use spead::descriptor::ElementType;
-use spead::{Descriptor, item};
 
-use crate::config::SynthesisOptions;
-
-use super::{Kind, Route, SinkError, SinkOptions, SinkReport, walk};
+use super::grid::{Grid, Known};
+use super::group::{Group, Substream, group};
+use super::{Kind, Route, SinkError, SinkOptions, SinkReport, counts, walk};
 
 /// More channels than any F-engine has: the shape is wrong.
 pub(super) const MAX_CHANNELS: u64 = 1 << 20;
@@ -23,8 +22,6 @@ const MAX_HEAP_BYTES: u64 = 1 << 32;
 pub struct Layout {
     /// `stream0`, `stream1`, … in the order of source and destination.
     pub name: String,
-    /// Sender.
-    pub src: Ipv4Addr,
     /// F-engine number.
     pub feng_id: u64,
     /// Channels of the whole stream.
@@ -37,8 +34,10 @@ pub struct Layout {
     pub bits: OutputBits,
     /// By substream number; None where nothing was captured.
     pub destinations: Vec<Option<SocketAddrV4>>,
+    /// By substream number, where its packets come from and go to.
+    pub routes: Vec<Vec<Route>>,
     /// Timestamps of all batches of which there is anything, ascending, also where those on the
-    /// wire wrap.
+    /// wire wrap; the least that are multiples of the batch.
     pub batches: Vec<u64>,
     /// Step of heap counts, unless there is a single heap.
     pub array_size: Option<u64>,
@@ -77,82 +76,6 @@ impl Layout {
     /// ADC samples in a wideband batch.
     pub fn wideband_samples(&self) -> u64 {
         2 * self.channels * self.spectra_per_heap
-    }
-
-    /// What timestamps, in ascending order, are multiples of, and whether that is the batch of
-    /// `synthesis`. A few timestamps may be wrong: it is what most of them are multiples of, or
-    /// their most frequent distance.
-    fn find_batch_samples(&self, synthesis: Option<&SynthesisOptions>) -> (u64, bool) {
-        let fits = |samples: &u64| {
-            let even = self.batches.iter().filter(|&t| t % samples == 0).count();
-            2 * even >= self.batches.len()
-        };
-        let asked = synthesis.map(|of| {
-            let samples = of.spectrum_samples(self.channels as usize) as u64;
-            (samples * self.spectra_per_heap).max(1)
-        });
-        if let Some(asked) = asked.filter(fits) {
-            return (asked, true);
-        }
-        let wideband = self.wideband_samples();
-        if fits(&wideband) {
-            return (wideband, false);
-        }
-        let mut distances = BTreeMap::new();
-        for pair in self.batches.windows(2) {
-            *distances.entry(pair[1] - pair[0]).or_insert(0) += 1;
-        }
-        let most = distances.into_iter().max_by_key(|&(_, count)| count);
-        (most.map_or(wideband, |(distance, _)| distance), false)
-    }
-}
-
-/// What the first pass learns of one destination.
-#[derive(Debug, Default)]
-struct Substream {
-    feng_id: Option<u64>,
-    first_channel: Option<u64>,
-    heap_bytes: u64,
-    /// Axes of feng_raw and its type, from the last descriptor.
-    described: Option<(Vec<Option<u64>>, ElementType)>,
-    timestamps: Vec<u64>,
-    counts: Vec<u64>,
-    control_counts: Vec<u64>,
-    descriptor_heaps: u64,
-    stop_heaps: u64,
-}
-
-impl Substream {
-    fn add(&mut self, kind: &Kind<'_>) {
-        match kind {
-            Kind::Spectra(spectra, _) => {
-                self.feng_id.get_or_insert(spectra.feng_id);
-                if self.first_channel.is_none() {
-                    self.first_channel = Some(spectra.first_channel);
-                    self.heap_bytes = spectra.heap_length;
-                }
-                // Packets of a heap follow one another, so this keeps about one entry per heap.
-                if self.timestamps.last() != Some(&spectra.timestamp) {
-                    self.timestamps.push(spectra.timestamp);
-                }
-                if self.counts.last() != Some(&spectra.heap_count) {
-                    self.counts.push(spectra.heap_count);
-                }
-            }
-            Kind::Descriptors(count, descriptors) => {
-                self.descriptor_heaps += 1;
-                self.control_counts.push(*count);
-                let raw = descriptors.iter().find(|d| d.id == item::FENG_RAW);
-                if let Some(Descriptor { shape, element, .. }) = raw {
-                    self.described = Some((shape.clone(), element.clone()));
-                }
-            }
-            Kind::Stop(count) => {
-                self.stop_heaps += 1;
-                self.control_counts.push(*count);
-            }
-            Kind::Other => {}
-        }
     }
 }
 
@@ -211,48 +134,12 @@ pub fn survey(
     Ok((streams, report))
 }
 
-/// Splits destinations, in order, where channels begin again or the shape changes.
-fn group(found: BTreeMap<Route, Substream>) -> Vec<Vec<(Route, Substream)>> {
-    let mut sorted: Vec<_> = found.into_iter().collect();
-    sorted.sort_by_key(|((src, dst), _)| (*src, dst.port(), *dst.ip()));
-    let mut groups: Vec<Vec<(Route, Substream)>> = Vec::new();
-    // What is known of the last group: looking at all of it again would take long where there are
-    // very many destinations.
-    let (mut feng_id, mut described, mut last_channel) = (None, None, None);
-    for (route, sub) in sorted {
-        let same = |a: Option<u64>, b: Option<u64>| a.is_none() || b.is_none() || a == b;
-        let continues = groups.last().is_some_and(|group| {
-            group[0].0.0 == route.0
-                && same(feng_id, sub.feng_id)
-                && (described.is_none() || sub.described.is_none() || described == sub.described)
-                && (last_channel.is_none()
-                    || sub.first_channel.is_none()
-                    || last_channel < sub.first_channel)
-        });
-        if !continues {
-            (feng_id, described, last_channel) = (None, None, None);
-            groups.push(Vec::new());
-        }
-        feng_id = feng_id.or(sub.feng_id);
-        last_channel = sub.first_channel.or(last_channel);
-        if described.is_none() {
-            described.clone_from(&sub.described);
-        }
-        if let Some(group) = groups.last_mut() {
-            group.push((route, sub));
-        }
-    }
-    groups
-}
-
-fn layout(
-    name: String,
-    group: Vec<(Route, Substream)>,
-    options: &SinkOptions,
-) -> Result<Layout, SinkError> {
-    let (src, dst) = group[0].0;
-    let firsts: Vec<u64> = group.iter().filter_map(|(_, s)| s.first_channel).collect();
-    let described = group.iter().find_map(|(_, s)| s.described.as_ref());
+fn layout(name: String, group: Group, options: &SinkOptions) -> Result<Layout, SinkError> {
+    let place = group.keys().next().copied();
+    let (port, ip) = place.unwrap_or((0, Ipv4Addr::UNSPECIFIED));
+    let dst = SocketAddrV4::new(ip, port);
+    let firsts: Vec<u64> = group.values().filter_map(|s| s.first_channel).collect();
+    let described = group.values().find_map(|s| s.described.as_ref());
     let (channels_per_substream, spectra_per_heap, bits) = match described {
         Some((shape, element)) => shape_of(dst, shape, element)?,
         None => guess_shape(dst, &group, &firsts, options)?,
@@ -294,13 +181,13 @@ fn layout(
     let substreams = (channels / channels_per_substream) as usize;
     let mut layout = Layout {
         name,
-        src,
-        feng_id: group.iter().find_map(|(_, s)| s.feng_id).unwrap_or(0),
+        feng_id: group.values().find_map(|s| s.feng_id).unwrap_or(0),
         channels,
         channels_per_substream,
         spectra_per_heap,
         bits,
         destinations: vec![None; substreams],
+        routes: vec![Vec::new(); substreams],
         batches: Vec::new(),
         array_size: None,
         batch_samples: 0,
@@ -311,7 +198,8 @@ fn layout(
     };
     let mut counts = Vec::new();
     let mut next = 0;
-    for ((_, dst), sub) in group {
+    for ((port, ip), sub) in group {
+        let dst = SocketAddrV4::new(ip, port);
         let index = match sub.first_channel {
             Some(first) => (first / channels_per_substream) as usize,
             None => next,
@@ -319,6 +207,8 @@ fn layout(
         next = index + 1;
         if index < substreams {
             layout.destinations[index] = Some(dst);
+            let routes = sub.sources.iter().map(|&source| (source, dst));
+            layout.routes[index] = routes.collect();
             layout.descriptor_heaps[index] = sub.descriptor_heaps;
             layout.stop_heaps[index] = sub.stop_heaps;
         }
@@ -330,14 +220,19 @@ fn layout(
     unwrap(&mut layout.batches);
     layout.batches.sort_unstable();
     layout.batches.dedup();
-    let (step, synthesised) = layout.find_batch_samples(options.synthesis.as_ref());
-    (layout.batch_samples, layout.synthesised) = (step, synthesised);
-    layout.batches.retain(|t| t % step == 0);
-    layout.array_size = options.array_size.or_else(|| {
-        let least = counts.iter().copied().min()?;
-        let step = counts.iter().fold(0, |g, c| gcd(g, c - least));
-        (step > 0).then_some(step)
+    let asked = options.synthesis.map(|of| {
+        let samples = of.spectrum_samples(channels as usize) as u64;
+        (samples * spectra_per_heap).max(1)
     });
+    let known = Known {
+        wideband: layout.wideband_samples(),
+        spectra: spectra_per_heap,
+        asked,
+    };
+    let (grid, synthesised) = Grid::find(&layout.batches, known);
+    grid.keep(&mut layout.batches);
+    (layout.batch_samples, layout.synthesised) = (grid.samples, synthesised);
+    layout.array_size = options.array_size.or_else(|| counts::step(&counts));
     Ok(layout)
 }
 
@@ -393,11 +288,11 @@ pub(super) fn shape_of(
 /// bits, unless the options leave room for 4 only.
 fn guess_shape(
     dst: SocketAddrV4,
-    group: &[(Route, Substream)],
+    group: &Group,
     firsts: &[u64],
     options: &SinkOptions,
 ) -> Result<(u64, u64, OutputBits), SinkError> {
-    let heap_bytes = group.iter().map(|(_, s)| s.heap_bytes).max().unwrap_or(0);
+    let heap_bytes = group.values().map(|s| s.heap_bytes).max().unwrap_or(0);
     let jones = heap_bytes / 4;
     let per_substream = match (options.channels, options.substreams) {
         (Some(channels), Some(substreams)) => channels.checked_div(substreams),

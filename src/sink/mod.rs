@@ -9,7 +9,10 @@
 //! Streams that come from a port cannot be read twice: [`live`].
 
 mod assemble;
+pub mod counts;
 mod files;
+pub mod grid;
+mod group;
 pub mod layout;
 pub mod live;
 mod output;
@@ -125,8 +128,8 @@ pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkErr
         .collect::<Result<Vec<_>, _>>()?;
     let mut by_route = BTreeMap::new();
     for (i, stream) in streams.iter().enumerate() {
-        for (sub, dst) in stream.destinations() {
-            by_route.insert((stream.source(), dst), (i, sub));
+        for (sub, route) in stream.routes() {
+            by_route.insert(route, (i, sub));
         }
     }
     walk(capture, |heap| {

@@ -1,6 +1,7 @@
 //! `sink`: reading output streams back from captures.
 
 use std::net::SocketAddrV4;
+use std::ops::Range;
 use std::path::Path;
 
 use karoo::net::{CaptureWriter, HeaderTemplate, MacAddr, capture::Precision};
@@ -37,6 +38,8 @@ struct Sender {
     /// Timestamp of batch 0.
     first: u64,
     next: u64,
+    /// Substreams whose spectra it sends.
+    block: Range<u64>,
     sent: Vec<Datagram>,
 }
 
@@ -45,6 +48,7 @@ impl Sender {
         Self {
             first: FIRST,
             next: FENG,
+            block: 0..SUBSTREAMS,
             sent: Vec::new(),
         }
     }
@@ -63,12 +67,12 @@ impl Sender {
     }
 
     fn batch(&mut self, batch: u64) {
-        let counts: Vec<u64> = (0..SUBSTREAMS).map(|_| self.count()).collect();
+        let counts: Vec<u64> = self.block.clone().map(|_| self.count()).collect();
         for offset in (0..HEAP).step_by(PACKET as usize) {
-            for sub in 0..SUBSTREAMS {
+            for sub in self.block.clone() {
                 let length = PACKET.min(HEAP - offset);
                 let repr = SpectraRepr {
-                    heap_count: counts[sub as usize],
+                    heap_count: counts[(sub - self.block.start) as usize],
                     heap_length: HEAP,
                     payload_offset: offset,
                     payload_length: length,
@@ -128,7 +132,8 @@ fn write(
     for datagram in sent {
         let ip = (base.ip().to_bits() + datagram.sub as u32).into();
         let dst = SocketAddrV4::new(ip, base.port());
-        let src = "10.0.0.1:5000".parse().unwrap();
+        // Send interfaces count from 2^40 times their number on.
+        let src = SocketAddrV4::new([10, 0, 0, 1 + datagram.payload[10]].into(), 5000);
         let template = HeaderTemplate::multicast(MacAddr([2, 0, 0, 0, 0, 1]), src, dst, 4).unwrap();
         let mut headers = [0; karoo::net::frame::HEADERS_LEN];
         template.emit(datagram.payload.len(), &mut headers);
@@ -288,6 +293,36 @@ fn timestamps_go_on_where_those_on_the_wire_wrap() {
         // Again with the packets the other way round.
         sent.reverse();
     }
+}
+
+/// Each has an address and counts of its own; the first sends descriptors and stop heaps of all.
+#[test]
+fn what_comes_of_two_interfaces_is_one_stream() {
+    let half = SUBSTREAMS / 2;
+    let mut one = Sender {
+        block: 0..half,
+        ..Sender::new()
+    };
+    let mut other = Sender {
+        block: half..SUBSTREAMS,
+        next: (1 << 40) + FENG,
+        ..Sender::new()
+    };
+    one.descriptors();
+    for batch in [0, 1, 2] {
+        one.batch(batch);
+        other.batch(batch);
+    }
+    one.sent.extend(other.sent);
+    one.stop();
+    let report = read(&one.sent, SinkOptions::default()).unwrap();
+    assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(report.streams.len(), 1);
+    let stream = &report.streams[0];
+    assert_eq!((stream.channels, stream.heaps), (CHANNELS, 12));
+    assert_eq!((stream.feng_id, stream.array_size), (FENG, Some(ARRAY)));
+    assert_eq!((stream.descriptor_heaps, stream.stop_heaps), (4, 4));
+    assert!(stream.notes.is_empty(), "{:?}", stream.notes);
 }
 
 #[test]

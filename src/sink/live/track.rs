@@ -12,6 +12,8 @@ use spead::SpectraRepr;
 
 use super::power::{ChannelPowers, PowerSums};
 use super::shape::Shape;
+use crate::sink::counts::is_of;
+use crate::sink::grid::ranges_before;
 use crate::sink::layout::gcd;
 use crate::sink::ranges::Ranges;
 use crate::sink::{Kind, StreamReport};
@@ -181,7 +183,7 @@ impl Tracker {
             || spectra.first_channel != sub as u64 * shape.channels
             || self
                 .array_size
-                .is_some_and(|size| spectra.heap_count % size != spectra.feng_id);
+                .is_some_and(|size| !is_of(spectra.heap_count, spectra.feng_id, size));
         if misplaced {
             counts.misplaced_packets += 1;
             return None;
@@ -197,14 +199,18 @@ impl Tracker {
     /// late: `None`.
     fn timestamp(&mut self, spectra: &SpectraRepr, shape: Shape) -> Option<u64> {
         let near = self.open.keys().next_back().or(self.judged.as_ref());
-        let near = Timestamp(near.copied().unwrap_or(spectra.timestamp));
-        let timestamp = Timestamp::unwrap(spectra.timestamp, near).0;
+        let near = near.copied();
         // A wideband batch of one substream: what every batch is a multiple of.
         let least = 2 * shape.spectra * shape.channels;
         let batch = if self.counts.batch_is_known {
             self.step
         } else {
             least
+        };
+        let timestamp = match near {
+            Some(near) => Timestamp::unwrap(spectra.timestamp, Timestamp(near)).0,
+            // The wire may have wrapped before this began.
+            None => spectra.timestamp + ranges_before(spectra.timestamp, batch).unwrap_or(0),
         };
         if !timestamp.is_multiple_of(batch) {
             self.counts.bad_timestamp_packets += 1;

@@ -177,3 +177,57 @@ fn heaps_are_kept_whole() {
     let power = 10f64.powf(report.mean_power_db[0].unwrap() / 10.0);
     assert!((power - 5.0).abs() < 1e-9, "{power}");
 }
+
+/// A heap of a batch that begins at a multiple of 108 samples, which divide no power of two.
+fn oversampled(tracker: &mut Tracker, timestamp: u64, sub: usize) {
+    for part in 0..2 {
+        let spectra = SpectraRepr {
+            heap_count: 3 + 8 * (timestamp / 108 * 2 + sub as u64),
+            heap_length: 128,
+            payload_offset: 64 * part,
+            payload_length: 64,
+            timestamp: timestamp % Timestamp::WIRE_RANGE,
+            feng_id: 3,
+            first_channel: 4 * sub as u64,
+        };
+        tracker.add(sub, &Kind::Spectra(spectra, &[0; 64]), || false);
+    }
+}
+
+/// Timestamps of an oversampled output are then no multiples of its batch on the wire.
+#[test]
+fn batches_are_known_behind_a_wrap_of_the_wire() {
+    let mut tracker = tracker().with_batch_samples(108);
+    let first = (2 * Timestamp::WIRE_RANGE).next_multiple_of(108);
+    for number in [0, 1, 3, 4] {
+        (0..2).for_each(|sub| oversampled(&mut tracker, first + number * 108, sub));
+    }
+    oversampled(&mut tracker, first + 4 * 108 + 4, 0);
+    stop(&mut tracker);
+    let report = tracker.finish();
+    assert_eq!(report.bad_timestamp_packets, 2);
+    assert_eq!((report.batches, report.heaps), (4, 8));
+    assert_eq!(report.batches_not_sent, 1);
+    assert_eq!(report.first_timestamp, Some(first));
+}
+
+/// 2^40 is no multiple of 80.
+#[test]
+fn heaps_of_any_send_interface_are_the_engines() {
+    let destinations = ["239.10.0.0:7148", "239.10.0.1:7148"].map(|d| d.parse().unwrap());
+    let mut tracker = Tracker::new("w", destinations.to_vec(), Some(SHAPE), Some(80));
+    for (sub, count) in [(0, 3), (1, (1 << 40) + 3), (1, (1 << 40) + 4)] {
+        let spectra = SpectraRepr {
+            heap_count: count,
+            heap_length: 128,
+            payload_offset: 0,
+            payload_length: 64,
+            timestamp: STEP,
+            feng_id: 3,
+            first_channel: 4 * sub as u64,
+        };
+        tracker.add(sub, &Kind::Spectra(spectra, &[0; 64]), || false);
+    }
+    let report = tracker.report();
+    assert_eq!((report.packets, report.misplaced_packets), (2, 1));
+}

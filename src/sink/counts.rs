@@ -1,0 +1,70 @@
+//! Heap counts of an engine with one send interface or several.
+
+use std::collections::BTreeMap;
+
+use super::layout::gcd;
+
+/// The send interfaces of an engine count from multiples of this on.
+const INTERFACE: u64 = 1 << 40;
+
+/// Whether an engine of that number in an array of that size counts a heap so, through any of its
+/// send interfaces.
+pub fn is_of(count: u64, feng_id: u64, array_size: u64) -> bool {
+    let own = |count: u64| count.checked_rem(array_size) == Some(feng_id);
+    own(count) || own(count % INTERFACE)
+}
+
+/// What all steps between counts of one interface have in common, if there are any.
+pub(super) fn step(counts: &[u64]) -> Option<u64> {
+    let mut least = BTreeMap::new();
+    let mut step = 0;
+    for &count in counts {
+        let first = *least.entry(count / INTERFACE).or_insert(count);
+        step = gcd(step, count.abs_diff(first));
+    }
+    (step > 0).then_some(step)
+}
+
+/// Counts that are left out between the first and the last of each interface, of which every one
+/// is given once.
+pub(super) fn left_out<'a>(counts: impl IntoIterator<Item = &'a u64>, step: u64) -> u64 {
+    let mut interfaces = BTreeMap::new();
+    for &count in counts {
+        let ends = interfaces.entry(count / INTERFACE);
+        let (least, most, number) = ends.or_insert((count, count, 0));
+        *least = count.min(*least);
+        *most = count.max(*most);
+        *number += 1;
+    }
+    let interfaces = interfaces.into_values();
+    let left_out = interfaces.map(|(least, most, number): (u64, u64, u64)| {
+        ((most - least) / step.max(1) + 1).saturating_sub(number)
+    });
+    left_out.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2^40 is no multiple of 80.
+    #[test]
+    fn each_interface_counts_for_itself() {
+        let interface = |i: u64| i * INTERFACE + 3;
+        let counts = [0, 1, 255].map(|i| [interface(i), interface(i) + 80, interface(i) + 320]);
+        let counts = counts.concat();
+        assert!(counts.iter().all(|&count| is_of(count, 3, 80)));
+        assert!(counts.iter().all(|&count| !is_of(count, 4, 80)));
+        assert_eq!(step(&counts), Some(80));
+        assert_eq!(left_out(&counts, 80), 3 * 2);
+        assert_eq!((step(&counts[..1]), left_out(&counts[..1], 80)), (None, 0));
+    }
+
+    /// The second heap's count is beyond those of the first interface.
+    #[test]
+    fn an_array_of_any_size_may_count() {
+        assert!(is_of(5 + 3 * (INTERFACE - 1), 5, INTERFACE - 1));
+        assert!(!is_of(6 + 3 * (INTERFACE - 1), 5, INTERFACE - 1));
+        assert!(!is_of(6, 5, 0));
+    }
+}
