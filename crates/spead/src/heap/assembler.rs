@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::{Heap, is_control};
 use crate::packet::{ItemMode, ItemPointer, Packet, PacketError, PacketHeader};
+use crate::stop::StopRepr;
 
 /// Most separate pieces that an incomplete heap may consist of. Each costs some 50 bytes.
 const MAX_PIECES: usize = 1 << 16;
@@ -191,6 +192,8 @@ pub struct HeapAssembler {
     open: VecDeque<OpenHeap>,
     /// The oldest first.
     remembered: VecDeque<RememberedHeap>,
+    /// Heap count of the newest stop heap, until a heap of the next stream is complete.
+    stopped: Option<u64>,
     counts: AssemblerCounts,
 }
 
@@ -261,6 +264,7 @@ impl HeapAssembler {
     pub fn forget_heaps(&mut self) {
         while self.give_up_oldest() {}
         self.remembered.clear();
+        self.stopped = None;
     }
 
     fn place(&mut self, bytes: &[u8]) -> Result<Outcome, AssemblyError> {
@@ -273,6 +277,11 @@ impl HeapAssembler {
                 true => Outcome::Duplicate,
                 false => Outcome::Late,
             });
+        }
+        // Of a stop heap that comes twice, the second would end the next stream.
+        let is_stop = StopRepr::parse(&packet).is_some();
+        if is_stop && self.stopped == Some(heap_count) {
+            return Ok(Outcome::Duplicate);
         }
         let found = self.open.iter().position(|it| it.heap_count == heap_count);
         let place = match found {
@@ -300,7 +309,9 @@ impl HeapAssembler {
         let heap = self.open.remove(place).expect("an open heap").finish();
         if heap.is_stream_stop() {
             self.forget_heaps();
+            self.stopped = Some(heap_count);
         } else {
+            self.stopped = None;
             self.remember(heap_count, true);
         }
         Ok(Outcome::Completed(heap))

@@ -166,6 +166,25 @@ fn a_stop_heap_ends_what_came_before() {
     assert_eq!(assembler.counts().incomplete_bytes, 90);
 }
 
+#[test]
+fn a_stop_heap_that_comes_twice_does_not_end_the_next_stream() {
+    let mut assembler = HeapAssembler::new(small_limits());
+    let packets = ten_packets(1);
+    let mut stop = [0; STOP_LEN];
+    StopRepr { heap_count: 2 }.emit(&mut stop);
+    assert!(assembler.add_packet(&stop).unwrap().is_some());
+    add_all(&mut assembler, &packets[..9]);
+    assert!(assembler.add_packet(&stop).unwrap().is_none());
+    assert!(assembler.add_packet(&packets[9]).unwrap().is_some());
+    let counts = assembler.counts();
+    assert_eq!((counts.duplicate_packets, counts.incomplete_heaps), (1, 0));
+    // That of the next stream has the same heap count.
+    assert!(assembler.add_packet(&stop).unwrap().is_some());
+    // One that is asked to forget may hear it again.
+    assembler.forget_heaps();
+    assert!(assembler.add_packet(&stop).unwrap().is_some());
+}
+
 /// A packet of four bytes at `offset` of heap 1, which has `heap_length` bytes.
 fn part(heap_length: u64, offset: u64, items: &[ItemPointer]) -> Vec<u8> {
     let header = PacketHeader {
