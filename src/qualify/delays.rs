@@ -7,7 +7,7 @@ use num_complex::Complex64;
 use super::Measured;
 use super::chain::{Case, Chain, SYNC, Spectra};
 use super::levels::noise_gain;
-use super::numbers::slope;
+use super::numbers::{largest, slope};
 use super::subject::Subject;
 use crate::report::qualification::{Checked, Curve};
 
@@ -49,14 +49,6 @@ fn product(spectra: &Spectra, channel: usize, range: std::ops::Range<usize>) -> 
 /// Degrees from one phase to another, the shorter way.
 fn off(phase: Complex64, wanted: f64) -> f64 {
     (phase * Complex64::cis(-wanted)).arg().to_degrees()
-}
-
-/// The largest of some errors.
-fn largest(errors: impl Iterator<Item = f64>) -> f64 {
-    errors.fold(0.0, |most, error| match error.is_nan() {
-        true => f64::NAN,
-        false => f64::max(most, error.abs()),
-    })
 }
 
 fn curve(title: String, subject: &Subject, errors: &[(usize, f64)], limit: f64) -> Curve {
@@ -239,6 +231,14 @@ pub(super) fn phase_rate(chain: &Chain, subject: &Subject) -> Measured {
     Ok((figures, curves))
 }
 
+/// UNIX time of a sample in whole nanoseconds, which no double has.
+fn time_of(sample: u64, rate: f64) -> String {
+    let sync: u64 = SYNC.parse().unwrap_or(0);
+    let since = (sample as f64 / rate * 1e9).round() as u64;
+    let (seconds, nanoseconds) = (since / 1_000_000_000, since % 1_000_000_000);
+    format!("{}.{nanoseconds:09}", sync + seconds)
+}
+
 /// When a phase of 90 degrees begins.
 pub(super) fn application_time(chain: &Chain, subject: &Subject) -> Measured {
     let gain = noise_gain(chain, subject)?;
@@ -246,12 +246,10 @@ pub(super) fn application_time(chain: &Chain, subject: &Subject) -> Measured {
     case.gain = gain;
     // Within a spectrum, in whole nanoseconds.
     let asked = case.samples / 2 + subject.spectrum_samples() / 3;
-    let start = (asked as f64 / subject.rate() * 1e9).round() * 1e-9;
-    let sync: u64 = SYNC.parse().unwrap_or(0);
     case.requests = Some(format!(
-        "0 ?delays {} {sync}{} 0,0:0,0 0,0:{FRAC_PI_2},0\n",
+        "0 ?delays {} {} 0,0:0,0 0,0:{FRAC_PI_2},0\n",
         subject.name(),
-        format!("{start:.9}").trim_start_matches('0'),
+        time_of(asked, subject.rate()),
     ));
     let spectra = chain.run(&case)?;
     let band = subject.pass_band();
@@ -320,8 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_no_small_error() {
-        assert_eq!(largest([0.5, -2.0, 1.0].into_iter()), 2.0);
-        assert!(largest([0.5, f64::NAN].into_iter()).is_nan());
+    fn times_have_whole_seconds_of_the_run() {
+        let sync: u64 = SYNC.parse().unwrap();
+        assert_eq!(time_of(0, 250e3), format!("{sync}.000000000"));
+        assert_eq!(time_of(779_500, 250e3), format!("{}.118000000", sync + 3));
+        assert_eq!(time_of(1, 1712e6), format!("{sync}.000000001"));
     }
 }

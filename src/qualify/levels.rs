@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Measured;
 use super::chain::{Case, Chain, QualifyError, Spectra};
-use super::numbers::decibels;
+use super::numbers::{decibels, largest};
 use super::subject::Subject;
 use super::tones::calibrated;
 use crate::report::qualification::{Checked, Curve};
@@ -78,13 +78,7 @@ pub(super) fn gain(chain: &Chain, subject: &Subject) -> Measured {
         (channel, (over / under / gains[channel] - 1.0).norm())
     });
     let errors: Vec<_> = errors.collect();
-    let most = errors.iter().map(|error| error.1).fold(0.0, |most, error| {
-        if error.is_nan() {
-            f64::NAN
-        } else {
-            f64::max(most, error)
-        }
-    });
+    let most = largest(errors.iter().map(|error| error.1));
     let figures = vec![Checked::at_most(
         "largest error, of the gain",
         most,

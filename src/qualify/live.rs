@@ -13,6 +13,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::delays::{DELAY, PHASE_RATE, RATE};
+use super::numbers::largest;
 use crate::report::qualification::{Checked, Requirement};
 
 /// Seconds in which a request has to be done.
@@ -166,9 +167,7 @@ fn shown(client: &mut Client, output: &str, pol: usize) -> Result<[f64; 4], Live
 /// The largest part of a value by which one differs from what it should be.
 fn off(found: [f64; 4], wanted: [f64; 4]) -> f64 {
     let parts = found.iter().zip(wanted);
-    parts
-        .map(|(found, wanted)| ((found - wanted) / wanted).abs())
-        .fold(0.0, f64::max)
+    largest(parts.map(|(found, wanted)| (found - wanted) / wanted))
 }
 
 fn delay_sensors(client: &mut Client, output: &str) -> Result<Vec<Checked>, LiveError> {
@@ -198,7 +197,7 @@ fn delay_sensors(client: &mut Client, output: &str) -> Result<Vec<Checked>, Live
         }
         thread::sleep(ASK);
     }
-    let error = seen.values().map(|seen| seen.0).fold(0.0, f64::max);
+    let error = largest(seen.values().map(|seen| seen.0));
     let behind = seen.values().map(|seen| seen.1).fold(f64::MIN, f64::max);
     Ok(vec![
         Checked::at_most(
@@ -210,4 +209,21 @@ fn delay_sensors(client: &mut Client, output: &str) -> Result<Vec<Checked>, Live
         Checked::at_most("largest part by which a value is off", error, PRECISION, ""),
         Checked::told("sensors behind the time of the models", behind, "s"),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sensor may say so of a part of a model.
+    #[test]
+    fn what_is_no_number_is_not_right() {
+        let wanted = [1e-9, 2e-9, 0.5, -3.0];
+        assert_eq!(off(wanted, wanted), 0.0);
+        for part in 0..wanted.len() {
+            let mut found = wanted;
+            found[part] = f64::NAN;
+            assert!(off(found, wanted).is_nan(), "{found:?}");
+        }
+    }
 }

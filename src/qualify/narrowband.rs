@@ -28,31 +28,16 @@ pub(super) fn filter(chain: &Chain, subject: &Subject) -> Measured {
         .collect();
     let flat = flat.join(" + ");
     // Each folded frequency lands in a channel of its own, beside the tone that it is held against.
-    let output = subject.width() * subject.channels() as f64;
-    let nyquist = subject.rate() / 2.0;
-    let band = output * (-0.5)..output * 0.5;
-    let folds = (-64..=64)
-        .filter(|&fold| fold != 0)
-        .map(|fold| f64::from(fold) * output);
-    let folds = folds.filter(|off| {
-        let centre = subject.centre() + off;
-        centre + band.start >= 0.0 && centre + band.end <= nyquist
-    });
     let marked = places[0];
-    let folded = places[1..].iter().zip(folds);
-    let folded: Vec<_> = folded
-        .map(|(&place, off)| (place, subject.frequency(place as f64) + off))
-        .collect();
-    let aliases: Vec<_> = folded
-        .iter()
-        .map(|&(_, frequency)| tone(frequency))
-        .collect();
+    let folded = folded(subject, &places[1..]);
     let mark = tone(subject.frequency(marked as f64));
+    let aliases = folded.iter().map(|&(_, frequency)| tone(frequency));
+    let held: Vec<_> = std::iter::once(mark).chain(aliases).collect();
     let case = Case {
         bits: 16,
         ..Case::new(
             subject,
-            format!("{flat}; {mark} + {};", aliases.join(" + ")),
+            format!("{flat}; {};", held.join(" + ")),
             4 * SPECTRA,
         )
     };
@@ -75,25 +60,46 @@ pub(super) fn filter(chain: &Chain, subject: &Subject) -> Measured {
     let alias = folded
         .iter()
         .map(|&(place, _)| decibels(powers[place][1]) - mark)
-        .fold(f64::NEG_INFINITY, f64::max);
+        .reduce(f64::max);
+    let alias = match alias {
+        Some(alias) => {
+            let name = format!("most of {} aliases", folded.len());
+            Checked::at_most(name, alias, -80.0, "dB")
+        }
+        None => Checked::told("aliases within the digitiser's band", 0.0, ""),
+    };
     let curve = curve
         .into_iter()
         .map(|(across, up)| (across, up - high))
         .collect();
     let figures = vec![
         Checked::at_most(format!("ripple, by {count} tones"), high - low, 0.1, "dB"),
-        Checked::at_most(
-            format!("most of {} aliases", folded.len()),
-            alias,
-            -80.0,
-            "dB",
-        ),
+        alias,
     ];
     let title = "Response of the pass band".to_owned();
     Ok((
         figures,
         vec![curve_of(title, "MHz", "dB", curve, vec![-0.1])],
     ))
+}
+
+/// Frequencies of the digitiser's band that fold onto channels, each with its channel: one of each
+/// band beside the output's, as far as there are channels and something of that band.
+fn folded(subject: &Subject, places: &[usize]) -> Vec<(usize, f64)> {
+    let output = subject.width() * subject.channels() as f64;
+    // Not at 0 Hz, nor at half the rate, where a tone has another power.
+    let digitised = subject.width()..subject.rate() / 2.0 - subject.width();
+    let mut folds: Vec<_> = (-64..=64).filter(|&fold| fold != 0).collect();
+    let mut folded = Vec::new();
+    for &place in places {
+        let frequency = |&fold: &i32| subject.frequency(place as f64) + f64::from(fold) * output;
+        let fits = |fold: &i32| digitised.contains(&frequency(fold));
+        if let Some(found) = folds.iter().position(fits) {
+            let fold = folds.remove(found);
+            folded.push((place, frequency(&fold)));
+        }
+    }
+    folded
 }
 
 /// Hertz by which the centre frequency is moved.
@@ -152,4 +158,51 @@ fn frequency_of(spectra: &Spectra, channel: usize, time: f64) -> f64 {
         .map(|(n, &phase)| (n as f64, phase))
         .collect();
     (step.arg() + slope(&points)) / std::f64::consts::TAU / time
+}
+
+#[cfg(test)]
+mod tests {
+    use ground::SampleClock;
+
+    use super::*;
+
+    /// An output with these keys, and channels and hertz of what folds onto it.
+    fn of(keys: &str) -> (Subject, Vec<(usize, f64)>) {
+        let clock = SampleClock {
+            adc_sample_rate: 1712e6,
+            sync_time: 0.0,
+        };
+        let text = format!("name=n,channels=1024,dst=239.11.0.0+7,{keys}");
+        let subject = Subject::narrowband(&text, clock).expect("an output");
+        let band = subject.pass_band();
+        let places: Vec<_> = band.step_by(40).collect();
+        let folded = folded(&subject, &places[1..]);
+        (subject, folded)
+    }
+
+    /// No whole band is beside that of half the digitiser's, unless it is at its edge.
+    #[test]
+    fn what_folds_of_parts_of_a_band_is_sent_too() {
+        let keys = "decimation=2,pass_bandwidth=250M";
+        for centre in [428e6, 300e6, 214e6] {
+            let (subject, folded) = of(&format!("centre_frequency={centre},{keys}"));
+            assert!(!folded.is_empty(), "{centre}");
+            let output = subject.width() * 1024.0;
+            for (place, frequency) in folded {
+                let folds = (frequency - subject.frequency(place as f64)) / output;
+                assert!((folds - folds.round()).abs() < 1e-9 && folds.round() != 0.0);
+                assert!(frequency > 0.0 && frequency < 856e6, "{frequency}");
+            }
+        }
+        // All eight bands but the output's own have a part in it.
+        let (_, folded) = of("centre_frequency=284M,decimation=8");
+        assert!(folded.len() >= 7, "{folded:?}");
+    }
+
+    /// The whole band has no other beside it.
+    #[test]
+    fn nothing_folds_onto_the_whole_band() {
+        let (_, folded) = of("centre_frequency=428M,decimation=1,pass_bandwidth=600M");
+        assert_eq!(folded, []);
+    }
 }
