@@ -58,7 +58,7 @@ pub struct QualifyArgs {
     program: Option<PathBuf>,
     /// Measure a running engine by its KATCP server at HOST:PORT, in place of replays: how soon it
     /// answers requests, and its sensors. Its delays are changed, and are zero at the end
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["wideband", "narrowband", "program", "backend"], help_heading = heading::MEASURE)]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["wideband", "narrowband", "adc_sample_rate", "program", "backend"], help_heading = heading::MEASURE)]
     live: Option<String>,
     /// What computes
     #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = heading::COMPUTE)]
@@ -232,7 +232,7 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
             .to_owned(),
         time: unix_now(),
         seconds: begun.elapsed().as_secs_f64(),
-        adc_sample_rate: args.adc_sample_rate,
+        adc_sample_rate: args.live.is_none().then_some(args.adc_sample_rate),
         passed: !requirements.is_empty() && requirements.iter().all(Requirement::passed),
         requirements,
         ..measured

@@ -31,8 +31,8 @@ pub struct Qualification {
     pub time: f64,
     /// Seconds that it took.
     pub seconds: f64,
-    /// In hertz.
-    pub adc_sample_rate: f64,
+    /// In hertz; null for an engine that runs, which is not asked.
+    pub adc_sample_rate: Option<f64>,
     /// Whether all requirements are met.
     pub passed: bool,
     /// Requirements, for each output.
@@ -198,6 +198,33 @@ mod tests {
         }
     }
 
+    /// Those of an engine that runs are names, those of replays options.
+    #[test]
+    fn a_page_links_to_each_output() {
+        let of = |output: &str| Requirement {
+            name: "delay".to_owned(),
+            output: output.to_owned(),
+            ..Requirement::default()
+        };
+        let outputs = ["wide", "narrow", "channels=1024,name=third"];
+        let report = Qualification {
+            adc_sample_rate: Some(1712e6),
+            requirements: outputs.map(of).to_vec(),
+            ..Qualification::default()
+        };
+        let page = page::page(&report);
+        for name in ["wide", "narrow", "third"] {
+            for part in [
+                format!("href=\"#delay-{name}\""),
+                format!("id=\"delay-{name}\""),
+                format!("<td>{name}</td>"),
+            ] {
+                assert!(page.contains(&part), "{part} is not in\n{page}");
+            }
+        }
+        assert!(page.contains("1712.000 MHz"), "{page}");
+    }
+
     #[test]
     fn a_page_says_what_failed_and_shows_curves() {
         let requirement = Requirement {
@@ -238,6 +265,7 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part} is not in\n{page}");
         }
+        assert!(!page.contains("sample rate"), "{page}");
         quick_xml::Reader::from_str(&page)
             .read_event()
             .expect("the page begins well");

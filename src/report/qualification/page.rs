@@ -32,18 +32,19 @@ pub(super) fn page(report: &Qualification) -> String {
         .iter()
         .map(|of| of.figures.len())
         .sum::<usize>();
-    let tiles = [
+    let rate = report.adc_sample_rate.map(|rate| {
+        let rate = format!("{:.3} MHz", rate / 1e6);
+        (rate, "sample rate".to_owned())
+    });
+    let counts = [
         (
             report.requirements.len().to_string(),
             "requirements".to_owned(),
         ),
         (figures.to_string(), "figures".to_owned()),
-        (
-            format!("{:.3} MHz", report.adc_sample_rate / 1e6),
-            "sample rate".to_owned(),
-        ),
-        (seconds(report.seconds), "run time".to_owned()),
     ];
+    let time = (seconds(report.seconds), "run time".to_owned());
+    let tiles: Vec<_> = counts.into_iter().chain(rate).chain([time]).collect();
     write_tiles(&mut out, &tiles);
     summary(&mut out, report);
     for requirement in &report.requirements {
@@ -100,8 +101,11 @@ fn summary(out: &mut String, report: &Qualification) {
     out.push_str("</table></div>");
 }
 
-/// The value of the key `name` of its output.
+/// The value of the key `name` of its output; all of an engine's that runs, which has no keys.
 fn output_name(of: &Requirement) -> &str {
+    if !of.output.contains('=') {
+        return &of.output;
+    }
     let mut keys = of.output.split(',');
     keys.find_map(|key| key.trim().strip_prefix("name="))
         .unwrap_or("")
