@@ -203,9 +203,14 @@ impl Follower {
         for output in &config.outputs {
             let sensor = format!("{}.dither-seed", output.name);
             let report = self.client.sensor_value(&sensor)?;
-            seeds.push(parse_integer(&report.text()).map(|seed| seed as u64));
+            let seed = told::seed(&report.text()).map_err(|source| FollowError::Told {
+                address: self.address.clone(),
+                sensor,
+                source,
+            })?;
+            seeds.push(seed);
         }
-        Ok(seeds.into_iter().collect())
+        Ok(Some(seeds))
     }
 
     /// Subscribes to all sensors. Returns the first report of each.

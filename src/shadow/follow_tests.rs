@@ -238,3 +238,26 @@ fn an_engine_that_refuses_its_sensors_is_not_taken_to_have_told_everything() {
     drop(second);
     thread.join().unwrap();
 }
+
+/// Seeds have 64 bits; one that cannot be read is told rather than passed over.
+#[test]
+fn seeds_of_dither_are_taken_over() {
+    let fake = Fake::start();
+    let info = |name: &str| SensorInfo::new(name, "", "", ValueType::String);
+    fake.sensors.add(info("karoo.backend"), text("cpu"));
+    let seed = fake.sensors.add(info("w.dither-seed"), text(""));
+    let mut follower = Follower::connect(&fake.address(), &fake.config).unwrap();
+    for known in [0, 1 << 63, u64::MAX] {
+        fake.sensors.set(seed, text(&known.to_string()));
+        assert_eq!(
+            follower.dither_seeds(&fake.config).unwrap(),
+            Some(vec![known])
+        );
+    }
+    fake.sensors.set(seed, text("many"));
+    let error = follower.dither_seeds(&fake.config).unwrap_err().to_string();
+    assert!(
+        error.contains("w.dither-seed: 'many' is no seed"),
+        "{error}"
+    );
+}

@@ -40,6 +40,12 @@ fn parts(text: &str, open: char, close: char) -> Option<impl Iterator<Item = &st
     Some(inner.split(',').map(str::trim))
 }
 
+/// The seed of a sensor `dither-seed`, of 64 bits.
+pub fn seed(text: &str) -> Result<u64, ToldError> {
+    let text = text.trim();
+    text.parse().map_err(|_| no(text, "seed such as 1"))
+}
+
 /// Gains of a sensor `eq`: one for all channels, or one for each.
 pub fn gains(text: &str, channels: usize) -> Result<Gains, ToldError> {
     const WHAT: &str = "list of gains such as [1.0+0.0j]";
