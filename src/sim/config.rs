@@ -88,6 +88,18 @@ pub enum SimError {
         /// A value that would do.
         fit: u64,
     },
+    /// No window has whole periods and whole heaps.
+    #[error(
+        "--period {period} has no multiple of {heap_samples} samples per heap that is at most {MAX_PERIOD} samples; {fit} would do"
+    )]
+    Periods {
+        /// The period as given.
+        period: u64,
+        /// Samples per heap.
+        heap_samples: usize,
+        /// A period that would do.
+        fit: u64,
+    },
     /// The first timestamp.
     #[error(
         "--first-timestamp {timestamp} must be a multiple of {heap_samples} samples per heap below 2^48; {fit} would do"
@@ -174,13 +186,24 @@ fn check(config: &DigitiserConfig) -> Result<(), SimError> {
     }
     let heap = samples as u64;
     let unit = lcm(period, heap);
+    if unit > MAX_PERIOD {
+        let powers = (0..=period.ilog2()).rev().map(|bits| 1 << bits);
+        let fit = powers.into_iter().find(|&fit| lcm(fit, heap) <= MAX_PERIOD);
+        return Err(SimError::Periods {
+            period,
+            heap_samples: samples,
+            fit: fit.unwrap_or(1),
+        });
+    }
     if !max_period.is_multiple_of(unit) || !(2 * heap..=MAX_PERIOD).contains(&max_period) {
         let wanted = max_period.clamp(2 * heap, MAX_PERIOD);
+        let above = wanted.next_multiple_of(unit);
+        let fits = above <= MAX_PERIOD;
         return Err(SimError::MaxPeriod {
             max_period,
             period,
             heap_samples: samples,
-            fit: wanted.div_ceil(unit) * unit,
+            fit: if fits { above } else { wanted / unit * unit },
         });
     }
     let timestamp = config.first_timestamp;

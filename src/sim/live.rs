@@ -245,13 +245,14 @@ impl SimLcore {
     /// are no buffers.
     fn fill(&mut self, heap: SimHeap) -> bool {
         if self.batch.room() > 1
-            && let Some((template, packet)) = self.packets.descriptors(heap.index)
+            && let Some((template, packet)) = self.packets.descriptors_due(heap.index)
         {
             let Some(mbuf) = frame(&self.parts.pool, template, &[&packet]) else {
                 return false;
             };
             // There is room.
             let _ = self.batch.push(mbuf);
+            self.packets.descriptors_sent();
         }
         let old = self.before.as_ref().filter(|_| heap.index < self.from);
         let windows = old.unwrap_or(&self.parts.windows);

@@ -129,15 +129,20 @@ impl Packets {
         }
     }
 
-    /// Headers and UDP payload of the descriptors, if they are due before the heaps of this time.
-    pub fn descriptors(&mut self, index: u64) -> Option<(&HeaderTemplate, Vec<u8>)> {
+    /// Headers and UDP payload of the descriptors, if they are due before the heaps of this time:
+    /// until [`Self::descriptors_sent`].
+    pub fn descriptors_due(&self, index: u64) -> Option<(&HeaderTemplate, Vec<u8>)> {
         let start = (index * self.heap_samples) as f64;
         if start < self.descriptor_heaps as f64 * self.descriptor_step {
             return None;
         }
         let packet = emit_heap(2 * self.descriptor_heaps + 1, &self.descriptors);
-        self.descriptor_heaps += 1;
         Some((self.descriptor_template.as_ref()?, packet))
+    }
+
+    /// Notes that those that were due have been sent.
+    pub fn descriptors_sent(&mut self) {
+        self.descriptor_heaps += 1;
     }
 }
 
@@ -192,9 +197,10 @@ impl Digitiser {
         let mut headers = [0; HEADERS_LEN];
         for heap in heaps {
             let start = heap.index * samples;
-            if let Some((template, packet)) = packets.descriptors(heap.index) {
+            if let Some((template, packet)) = packets.descriptors_due(heap.index) {
                 template.emit_checksummed(&[&packet], &mut headers);
                 capture.write_frame(self.time_ns(start), &[&headers, &packet])?;
+                packets.descriptors_sent();
             }
             packets.packet(&self.windows, heap, &mut packet);
             now = now.max(start + samples * (heap.pol as u64 + 1) / pols);
@@ -356,32 +362,32 @@ mod tests {
 
     #[test]
     fn wrong_values_are_refused() {
-        let refused = |change: fn(&mut DigitiserConfig)| {
+        let refused = |change: &dyn Fn(&mut DigitiserConfig)| {
             let mut config = config();
             change(&mut config);
             Digitiser::new(config).err().unwrap()
         };
         assert!(matches!(
-            refused(|c| c.clock.adc_sample_rate = 0.0),
+            refused(&|c| c.clock.adc_sample_rate = 0.0),
             SimError::SampleRate(_)
         ));
         assert!(matches!(
-            refused(|c| c.clock.sync_time = f64::NAN),
+            refused(&|c| c.clock.sync_time = f64::NAN),
             SimError::SyncTime(_)
         ));
         assert!(matches!(
-            refused(|c| c.dests.truncate(1)),
+            refused(&|c| c.dests.truncate(1)),
             SimError::SignalCount { .. }
         ));
         assert!(matches!(
-            refused(|c| c.heap_samples = 4097),
+            refused(&|c| c.heap_samples = 4097),
             SimError::HeapSize { .. }
         ));
         assert!(matches!(
-            refused(|c| c.heap_samples = 1 << 40),
+            refused(&|c| c.heap_samples = 1 << 40),
             SimError::HeapSize { .. }
         ));
-        assert!(matches!(refused(|c| c.period = 0), SimError::Period(0)));
+        assert!(matches!(refused(&|c| c.period = 0), SimError::Period(0)));
         for first_id in [u64::MAX, 1 << 48, (1 << 48) - 1] {
             let mut config = config();
             config.first_id = first_id;
@@ -395,7 +401,7 @@ mod tests {
             assert_eq!(error, Some(expected));
         }
         assert_eq!(
-            refused(|c| c.max_period = 40000),
+            refused(&|c| c.max_period = 40000),
             SimError::MaxPeriod {
                 max_period: 40000,
                 period: 32768,
@@ -403,9 +409,48 @@ mod tests {
                 fit: 65536
             }
         );
+        // What is advised is not refused in its turn.
+        for (period, max_period) in [(12288, 1 << 30), (1, u64::MAX), (3 << 28, 1)] {
+            let error = refused(&|c| (c.period, c.max_period) = (period, max_period));
+            let SimError::MaxPeriod { fit, .. } = error else {
+                panic!("{error}");
+            };
+            let mut config = config();
+            (config.period, config.max_period) = (period, fit);
+            assert_eq!(config.check(), Ok(()), "{period} {max_period}");
+        }
+        for period in [1_000_000_000, (1 << 30) - 1] {
+            let error = refused(&|c| c.period = period);
+            let SimError::Periods { fit, .. } = error else {
+                panic!("{error}");
+            };
+            let mut config = config();
+            (config.period, config.max_period) = (fit, fit);
+            assert_eq!(config.check(), Ok(()), "{period}");
+        }
         assert!(matches!(
-            refused(|c| c.first_timestamp = 100),
+            refused(&|c| c.first_timestamp = 100),
             SimError::FirstTimestamp { fit: 0, .. }
         ));
+    }
+
+    /// Whoever has no room for them tries again.
+    #[test]
+    fn descriptors_are_due_until_they_are_sent() {
+        let config = config();
+        let mut packets = Packets::new(&config, Origin::CAPTURE);
+        let count = |packets: &Packets, index| {
+            let (_, packet) = packets.descriptors_due(index)?;
+            Some(Packet::new_checked(&packet).unwrap().heap_count())
+        };
+        for _ in 0..2 {
+            assert_eq!(count(&packets, 0), Some(1));
+        }
+        packets.descriptors_sent();
+        assert_eq!(count(&packets, 0), None);
+        // 5 s later.
+        let index = 5_000_000_000u64.div_ceil(4096);
+        assert_eq!(count(&packets, index - 1), None);
+        assert_eq!(count(&packets, index), Some(3));
     }
 }
