@@ -13,6 +13,10 @@ const QUIET: (f64, f64) = (5.0, 60.0);
 /// Of so many of the usual times between two frames, silence is told from a gap.
 const GAPS: f64 = 3.0;
 
+/// What mends that samples come and no frames.
+const MATCHES: &str =
+    "Does the sender send frames? Are frequency, rate and level those of the receiver?";
+
 /// Frames that were found and not delivered.
 pub fn lost(counts: &Counts) -> u64 {
     counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
@@ -119,8 +123,14 @@ impl Recent {
         let bad = lost(&now.counts) - lost(&first.counts).min(lost(&now.counts));
         let all = now.frames() - first.frames().min(now.frames());
         let mut causes = Vec::new();
-        if !ended {
-            causes.extend(self.silence());
+        match ended {
+            false => causes.extend(self.silence()),
+            true if all == 0 => {
+                let what = ("no-frame", State::Bad);
+                let text = "no frame came".to_owned();
+                causes.push(cause(what, text, MATCHES, self.begun, 0));
+            }
+            true => {}
         }
         let span = if ended { "" } else { " of the last 10 s" };
         if bad > 0 {
@@ -139,7 +149,7 @@ impl Recent {
                 mends: top.mends.clone(),
                 causes,
             },
-            None if all == 0 && !ended => Verdict {
+            None if all == 0 => Verdict {
                 text: "no frame in the last 10 s".to_owned(),
                 since: self.frame,
                 ..Verdict::new(State::Warning)
@@ -150,10 +160,7 @@ impl Recent {
             },
         };
         if ended {
-            verdict.text = match verdict.state {
-                _ if now.frames() == 0 => "ended: no frame came".to_owned(),
-                _ => format!("ended: {}", verdict.text),
-            };
+            verdict.text = format!("ended: {}", verdict.text);
         }
         verdict
     }
@@ -161,8 +168,7 @@ impl Recent {
     /// No frame comes.
     fn silence(&self) -> Option<CauseShown> {
         let what = |state| ("no-frame", state);
-        let mends = "Does the sender send frames? Are frequency, rate and level those of the \
-                     receiver?";
+        let mends = MATCHES;
         let send = "Does the sender send, and to this address?";
         match (self.frame, self.silent_since()) {
             (None, _) if self.samples_come() => {
@@ -317,5 +323,17 @@ mod tests {
         let verdict = recent.verdict(None, true);
         let text = "ended: 1 of 73 frames not delivered: 1 fail their check";
         assert_eq!((verdict.state, &verdict.text[..]), (State::Bad, text));
+    }
+
+    /// As the report of the run has it; a level that is wrong is told beside it.
+    #[test]
+    fn a_stream_that_ended_without_frames_is_bad() {
+        let (recent, _) = said((1..=30).map(|s| at(s, 0, 0, 1000 * s)));
+        for level in [None, Some("clips".to_owned())] {
+            let verdict = recent.verdict(level.clone(), true);
+            let text = "ended: no frame came";
+            assert_eq!((verdict.state, &verdict.text[..]), (State::Bad, text));
+            assert_eq!(verdict.causes.len(), 1 + usize::from(level.is_some()));
+        }
     }
 }
