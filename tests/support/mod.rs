@@ -72,6 +72,15 @@ const TIE: f64 = 0.01;
 
 /// Replays a capture without summary, and insists on success.
 pub fn replay(capture: &Path, output: &Path, wideband: &[&str], options: &[&str]) {
+    karoo_ok(replay_args(capture, output, wideband, options));
+}
+
+fn replay_args<'a>(
+    capture: &'a Path,
+    output: &'a Path,
+    wideband: &[&'a str],
+    options: &[&'a str],
+) -> Vec<&'a str> {
     let mut args = vec![
         "replay",
         capture.to_str().unwrap(),
@@ -83,10 +92,11 @@ pub fn replay(capture: &Path, output: &Path, wideband: &[&str], options: &[&str]
     }
     args.extend(["--sync-time", "1763700000", "--quiet"]);
     args.extend(options);
-    karoo_ok(args);
+    args
 }
 
-/// Replays a capture with one output. Returns the output and `report.json`.
+/// Replays a capture with one output. Returns the output and `report.json`. Insists on success if
+/// anything came out, and that a replay of which nothing came out says so.
 pub fn replay_report(
     capture: &Path,
     wideband: &str,
@@ -95,11 +105,18 @@ pub fn replay_report(
     let folder = tempfile::tempdir().expect("a folder");
     let (out, report) = (folder.path().join("out.pcap"), folder.path().join("report"));
     let options = [options, &["--report", report.to_str().expect("text")]].concat();
-    replay(capture, &out, &[wideband], &options);
+    let ended = karoo(replay_args(capture, &out, &[wideband], &options));
     let mut streams = read_output(&out);
     let report = std::fs::read(report.join("report.json")).expect("a report");
     let report = serde_json::from_slice(&report).expect("JSON");
-    (streams.remove(&49152).expect("the stream"), report)
+    let stream = streams.remove(&49152).expect("the stream");
+    let (nothing, errors) = (
+        stream.batches.is_empty(),
+        String::from_utf8_lossy(&ended.stderr),
+    );
+    assert_eq!(ended.status.code(), Some(nothing.into()), "{errors}");
+    assert_eq!(errors.contains("no batch came out"), nothing, "{errors}");
+    (stream, report)
 }
 
 /// The output that a `--wideband` value asks for.

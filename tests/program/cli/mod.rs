@@ -216,12 +216,21 @@ fn only_given_sources_are_ours() {
         let out = out.to_str().unwrap();
         let capture = capture.to_str().unwrap();
         let args = ["replay", capture, "--output", out, "--wideband", WIDEBAND];
-        karoo_ok([&args[..], &["--sources", sources]].concat())
+        let ended = karoo([&args[..], &["--sources", sources]].concat());
+        let said = String::from_utf8(ended.stdout).unwrap();
+        (ended.status.code(), said)
     };
-    let all = replay("239.102.0.64+7:7148,239.102.1.64+7:7148");
-    assert!(all.contains("datagrams  64, 0 not placed"), "{all}");
-    let half = replay("239.102.0.64+7:7148,239.102.1.64+3:7148");
-    assert!(half.contains("16 not placed: 16 not-ours"), "{half}");
+    let (code, all) = replay("239.102.0.64+7:7148,239.102.1.64+7:7148");
+    assert!(
+        code == Some(0) && all.contains("datagrams  64, 0 not placed"),
+        "{all}"
+    );
+    // Without half of a polarisation no batch is whole.
+    let (code, half) = replay("239.102.0.64+7:7148,239.102.1.64+3:7148");
+    assert!(
+        code == Some(1) && half.contains("16 not placed: 16 not-ours"),
+        "{half}"
+    );
 }
 
 #[test]

@@ -16,7 +16,9 @@ use karoo::net::{CaptureWriter, MacAddr};
 use num_complex::Complex32;
 use spead::DigitiserRepr;
 
-use crate::support::{Samples, check_against_model, data, output_config, read_output, replay};
+use crate::support::{
+    Samples, check_against_model, data, output_config, read_output, replay, replay_report,
+};
 
 fn tones(bits: u32, wideband: &str, gain: &str, batches: usize) {
     let capture = data(&format!("tones-{bits}bit.pcap"));
@@ -359,24 +361,15 @@ fn a_digitiser_that_leaps_ahead_is_accounted_for() {
         timestamp += Timestamp::WIRE_RANGE / 2 - 4096 * (leap % 2 + 1);
     }
     writer.finish().unwrap();
-    let report = folder.path().join("report");
-    replay(
+    let (_, report) = replay_report(
         &capture,
-        &folder.path().join("out.pcap"),
-        &["name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048,taps=1"],
+        "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048,taps=1",
         &[
-            "--dig-sample-bits",
-            "8",
-            "--recv-chunk-samples",
-            "192",
-            "--max-delay-diff",
-            "8",
-            "--report",
-            report.to_str().unwrap(),
+            "--dig-sample-bits=8",
+            "--recv-chunk-samples=192",
+            "--max-delay-diff=8",
         ],
     );
-    let report = std::fs::read_to_string(report.join("report.json")).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let input = &report["input"];
     let sum = |values: &mut dyn Iterator<Item = &serde_json::Value>| -> u64 {
         values.map(|value| value.as_u64().unwrap()).sum()
