@@ -12,13 +12,13 @@ use crate::waveform::FRAME_SYMBOLS;
 
 pub(super) const KIND: &str = "modem_search";
 
-/// Samples of a tick. Frames that follow one another are at least 48 288 samples apart, but for the
-/// clock's error, so that in the mean at most one is complete with each tick.
+/// Samples of a tick: so few that in the mean at most one frame is complete with each, and frames
+/// that wait never become many.
 ///
+/// Frames that follow one another are at least 48 288 samples apart, but for the clock's error.
 /// Frames over one another may be found 44 300 samples apart: the search goes on behind a frame,
-/// and a third of a field is enough to find one that began before that end. Of such samples 13
-/// frames come with 12 ticks, so that with every 12 ticks one more waits, as long as that goes on.
-pub const BLOCK: usize = 48_000;
+/// and a third of a field is enough to find one that began before that end.
+pub const BLOCK: usize = 44_000;
 
 /// Bytes of what is known of a frame ahead of its samples.
 pub(super) const HEAD: usize = 64;
