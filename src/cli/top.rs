@@ -1,7 +1,7 @@
 //! `karoo top`: many engines in a terminal, worst first.
 
 use std::cmp::Reverse;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,7 +209,7 @@ fn fetch(address: &str) -> Result<Document, String> {
         .build()
         .into();
     let url = format!("http://{address}/live.json");
-    let mut answer = agent.get(url).call().map_err(|error| error.to_string())?;
+    let mut answer = agent.get(url).call().map_err(|error| why(&error))?;
     let text = answer
         .body_mut()
         .with_config()
@@ -221,6 +221,22 @@ fn fetch(address: &str) -> Result<Document, String> {
     match document.version {
         VERSION => Ok(document),
         other => Err(format!("its documents have version {other}, not {VERSION}")),
+    }
+}
+
+/// Why there is no document, as an operator wants it.
+fn why(error: &ureq::Error) -> String {
+    use ureq::Error;
+    let port = "give the port of its --prometheus-port";
+    match error {
+        Error::StatusCode(404) => format!("has no live page (HTTP status 404): {port}"),
+        Error::Protocol(_) | Error::Http(_) => format!("does not speak HTTP: {port}"),
+        Error::Timeout(_) => format!("no answer within {} s", PATIENCE.as_secs_f64()),
+        Error::Io(error) => match error.kind() {
+            ErrorKind::ConnectionRefused => "nothing listens there: is it running?".to_owned(),
+            _ => error.to_string(),
+        },
+        _ => error.to_string(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Lines of engines in order, with what they need of a reader.
 
+use std::io::{Read, Write};
+
 use live::{Body, Panel, Verdict};
 
 use super::*;
@@ -58,6 +60,37 @@ fn an_engine_that_is_not_there_is_told_so() {
     drop(listener);
     let all = ask(&[Address(address)]);
     assert_eq!(all[0].state(), "no answer");
+    let said = |seen: &Seen| seen.document.as_ref().unwrap_err().clone();
+    assert_eq!(said(&all[0]), "nothing listens there: is it running?");
+}
+
+/// An engine's KATCP port, and a server that has other pages.
+#[test]
+fn a_port_without_a_live_page_is_told_so() {
+    for (answer, expected) in [
+        (
+            "#version-connect katcp-protocol 5.1-MI\n",
+            "does not speak HTTP",
+        ),
+        (
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "has no live page",
+        ),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 64]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let told = fetch(&address).unwrap_err();
+        server.join().unwrap();
+        assert!(
+            told.contains(expected) && told.contains("--prometheus-port"),
+            "{told}"
+        );
+    }
 }
 
 #[test]

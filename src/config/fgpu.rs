@@ -244,16 +244,7 @@ impl FgpuOptions {
         self.check_missing()?;
         let egress = self.egress()?;
         let engine = self.engine_config()?;
-        let input = self.input()?;
         for output in &engine.outputs {
-            if let InputConfig::Live { endpoints, .. } = &input
-                && let Some(dst) = output.dst.iter().find(|dst| endpoints.contains(dst))
-            {
-                let option = format!("{} dst of '{}'", output.option(), output.name);
-                let rule = "is one of SRC too: the engine would receive what it sends";
-                let way_out = "choose other addresses or ports";
-                return Err(ConfigError::new(option, dst, rule, way_out));
-            }
             let (destinations, interfaces) = (output.dst.len(), egress.interfaces.len());
             if !destinations.is_multiple_of(interfaces) {
                 let option = format!("{} dst of '{}'", output.option(), output.name);
@@ -265,7 +256,7 @@ impl FgpuOptions {
             }
         }
         Ok(FgpuConfig {
-            input,
+            input: self.input()?,
             engine,
             egress,
         })

@@ -102,3 +102,21 @@ pub struct FgpuConfig {
     /// Where spectra go.
     pub egress: EgressConfig,
 }
+
+impl FgpuConfig {
+    /// What to say of an output that is sent to where digitisers send to, if there is one.
+    pub fn output_into_input(&self) -> Option<String> {
+        let InputConfig::Live { endpoints, .. } = &self.input else {
+            return None;
+        };
+        let mut outputs = self.engine.outputs.iter();
+        outputs.find_map(|output| {
+            let dst = output.dst.iter().find(|&dst| endpoints.contains(dst))?;
+            Some(format!(
+                "{} dst of '{}' {dst}: is one of SRC too, so that the engine receives what it sends; choose other addresses or ports",
+                output.option(),
+                output.name
+            ))
+        })
+    }
+}

@@ -56,7 +56,8 @@ impl Settled {
             let options = ignored.join(" ");
             tracing::info!(options, "taken for compatibility, without effect");
         }
-        if let Some(text) = args.options.unused_interfaces() {
+        let odd = [args.options.unused_interfaces(), config.output_into_input()];
+        for text in odd.into_iter().flatten() {
             tracing::warn!("{text}");
         }
         let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
