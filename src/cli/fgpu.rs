@@ -225,5 +225,6 @@ fn wishes(args: &FgpuArgs, config: &FgpuConfig, footprint: &Footprint) -> Wishes
         recv_interfaces,
         send_interfaces: config.egress.interfaces.clone(),
         memory: footprint.host().iter().map(memory).collect(),
+        starting: true,
     }
 }

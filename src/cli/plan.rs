@@ -248,6 +248,7 @@ impl PlaceOptions {
         let other = Wishes {
             rx: vec![None; wishes.rx.len()],
             tx: None,
+            starting: false,
             ..wishes.clone()
         };
         let mut engines = vec![other; count];

@@ -68,14 +68,14 @@ pub enum EalError {
     AlreadyStarted,
     /// Too few huge pages.
     #[error(
-        "{needed_mib} MiB of huge pages are required, {free_mib} MiB are free: sysctl vm.nr_hugepages={pages}"
+        "{needed_mib} MiB of huge pages are required, {free_mib} MiB are free: echo {pages} > {MORE_PAGES}"
     )]
     NoHugePages {
         /// Wanted.
         needed_mib: usize,
         /// Free.
         free_mib: usize,
-        /// Pages of 2 MiB that would do.
+        /// Pages of 2 MiB that the host should have, those of other programs included.
         pages: usize,
     },
     /// A CPU that this process may not use.
@@ -221,6 +221,7 @@ impl Eal {
             mib: self.0.memory_mib,
             huge_pages: self.0.huge_pages,
             free_mib: free_huge_pages_mib(),
+            taken_pages: taken_huge_pages(Path::new(HUGE_PAGES)),
         }
     }
 
@@ -282,13 +283,27 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
         HugePages::Require => Err(EalError::NoHugePages {
             needed_mib,
             free_mib,
-            pages: needed_mib.div_ceil(2),
+            pages: taken_huge_pages(Path::new(HUGE_PAGES)) + needed_mib.div_ceil(2),
         }),
     }
 }
 
 /// Sizes of huge pages, and how many of each there are and are free.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
+
+/// Where the number of those of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's default size,
+/// which may be 1 GiB.
+pub(super) const MORE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+/// Huge pages of 2 MiB that programs have.
+fn taken_huge_pages(folder: &Path) -> usize {
+    let count = |file: &str| -> Option<usize> {
+        let text = fs::read_to_string(folder.join("hugepages-2048kB").join(file)).ok()?;
+        text.trim().parse().ok()
+    };
+    let [all, free] = ["nr_hugepages", "free_hugepages"].map(|file| count(file).unwrap_or(0));
+    all.saturating_sub(free)
+}
 
 /// Waits until no other program is between seeing free huge pages and having them, and keeps others
 /// waiting while it lives. Programs in other network namespaces see another folder, and do not
@@ -463,9 +478,21 @@ mod tests {
             ..EalConfig::default()
         };
         let error = Eal::init(&config).expect_err("a pebibyte is not there");
-        assert!(
-            error.to_string().contains("vm.nr_hugepages=536870912"),
-            "{error}"
-        );
+        let pages = (1 << 29) + taken_huge_pages(Path::new(HUGE_PAGES));
+        let words = format!("are free: echo {pages} > {MORE_PAGES}");
+        assert!(error.to_string().contains(&words), "{error}");
+    }
+
+    /// The number that is set is that of all programs together.
+    #[test]
+    fn huge_pages_of_other_programs_stay_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(taken_huge_pages(folder.path()), 0);
+        let size = folder.path().join("hugepages-2048kB");
+        fs::create_dir(&size).unwrap();
+        for (file, pages) in [("nr_hugepages", "1024\n"), ("free_hugepages", "324\n")] {
+            fs::write(size.join(file), pages).unwrap();
+        }
+        assert_eq!(taken_huge_pages(folder.path()), 700);
     }
 }

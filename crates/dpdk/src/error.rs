@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::fmt;
 
+use super::eal::MORE_PAGES;
+
 /// An error number with DPDK's text for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -45,6 +47,16 @@ pub struct Memory {
     pub huge_pages: bool,
     /// Huge pages that are free beside it.
     pub free_mib: usize,
+    /// Huge pages of 2 MiB that programs have, this one included.
+    pub taken_pages: usize,
+}
+
+impl Memory {
+    /// Huge pages of 2 MiB that the host should have, so that there is room for so much more.
+    fn pages_for(&self, more_mib: usize) -> usize {
+        let own_mib = if self.huge_pages { 0 } else { self.mib };
+        self.taken_pages + (own_mib + more_mib).div_ceil(2)
+    }
 }
 
 impl fmt::Display for Memory {
@@ -95,8 +107,8 @@ pub enum DpdkError {
     /// DPDK's memory is used up.
     #[error(
         "{what} takes {needed_mib} MiB, which DPDK has not left: it has {memory}. Ask for fewer or smaller rings, or give it \
-         more: sysctl vm.nr_hugepages={}",
-        (.memory.mib + .needed_mib).div_ceil(2)
+         more: echo {} > {MORE_PAGES}",
+        .memory.pages_for(*.needed_mib)
     )]
     NoMemory {
         /// What it is for.
@@ -187,4 +199,29 @@ pub(super) fn c_args(what: &'static str, args: &str) -> Result<CString, DpdkErro
         value: args.to_owned(),
         rule: "must not contain a NUL byte",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the process has itself is among what is taken, or it has none.
+    #[test]
+    fn memory_that_is_used_up_names_pages_for_all_programs() {
+        for (huge_pages, pages) in [(true, 750), (false, 900)] {
+            let error = DpdkError::NoMemory {
+                what: "a pool".to_owned(),
+                needed_mib: 100,
+                memory: Memory {
+                    mib: 300,
+                    huge_pages,
+                    free_mib: 0,
+                    taken_pages: 700,
+                },
+            };
+            let text = error.to_string();
+            let words = format!("echo {pages} > {MORE_PAGES}");
+            assert!(text.ends_with(&words), "{text}");
+        }
+    }
 }

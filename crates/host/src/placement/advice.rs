@@ -40,7 +40,7 @@ pub(super) fn warnings(
     warnings.cpus(machine, engines, allowed, shares);
     warnings.links(machine, engines);
     warnings.partition(machine);
-    warnings.huge_pages(machine, engines);
+    warnings.huge_pages(machine, wishes, engines);
     warnings.isolation(machine, engines);
     warnings.0
 }
@@ -253,10 +253,14 @@ impl Warnings {
         }
     }
 
-    /// DPDK's memory.
-    fn huge_pages(&mut self, machine: &Machine, engines: &[EnginePlan]) {
+    /// DPDK's memory: of an engine that starts, in what is free; else of all, in what there is.
+    fn huge_pages(&mut self, machine: &Machine, wishes: &[Wishes], engines: &[EnginePlan]) {
+        /// The size of those that are advised, in KiB.
+        const ADVISED: u64 = 2048;
+        let starting = wishes.iter().any(|wishes| wishes.starting);
         let mut needed: BTreeMap<usize, u64> = BTreeMap::new();
-        for engine in engines {
+        let engines = engines.iter().zip(wishes);
+        for (engine, _) in engines.filter(|(_, wishes)| wishes.starting == starting) {
             let packets = engine.buffers.iter().filter(|b| b.what == PACKET_BUFFERS);
             for buffer in packets {
                 *needed.entry(buffer.node).or_default() += buffer.bytes;
@@ -264,18 +268,34 @@ impl Warnings {
         }
         for (node, bytes) in needed {
             let sizes = machine.nodes.get(&node).map(|node| &node.huge_pages);
-            let free = sizes
-                .into_iter()
-                .flatten()
-                .map(|(kib, (_, free))| kib * 1024 * free);
-            let free = free.max().unwrap_or(0);
-            if free < bytes {
+            let usable = sizes.into_iter().flatten().map(|(kib, (all, free))| {
+                let pages = if starting { free } else { all };
+                kib * 1024 * pages
+            });
+            let usable = usable.max().unwrap_or(0);
+            if usable < bytes {
+                let (all, free) = sizes
+                    .and_then(|sizes| sizes.get(&ADVISED))
+                    .copied()
+                    .unwrap_or_default();
+                // The number is that of all programs together: what others have stays theirs.
+                let taken = if starting {
+                    all.saturating_sub(free)
+                } else {
+                    0
+                };
+                let folder = match machine.nodes.len() {
+                    ..=1 => "/sys/kernel/mm".to_owned(),
+                    _ => format!("/sys/devices/system/node/node{node}"),
+                };
                 let text = format!(
-                    "packet buffers on node {node} take {} MiB, {} MiB of huge pages are free there: they come from \
-                     ordinary memory, which NICs that leave the kernel cannot use. karoo tune apply, or sysctl vm.nr_hugepages={}",
+                    "packet buffers on node {node} take {} MiB, {} MiB of huge pages are {}there: they come from \
+                     ordinary memory, which NICs that leave the kernel cannot use. \
+                     echo {} > {folder}/hugepages/hugepages-{ADVISED}kB/nr_hugepages",
                     bytes >> 20,
-                    free >> 20,
-                    (bytes >> 20).div_ceil(2)
+                    usable >> 20,
+                    if starting { "free " } else { "" },
+                    taken + bytes.div_ceil(ADVISED << 10)
                 );
                 self.add("huge-pages", text);
             }

@@ -157,3 +157,54 @@ fn rx_lcores_are_too_few_beyond_what_was_measured() {
     );
     assert_eq!(told(1, None), None);
 }
+
+/// Engines that run already have their huge pages: one that starts counts its own buffers alone,
+/// and what is advised leaves the others theirs.
+#[test]
+fn an_engine_that_starts_needs_free_pages_for_itself_alone() {
+    let mut machine = Machine::unknown(&(0..16).collect());
+    let told = |machine: &Machine, starting: Option<usize>| {
+        let wishes = |engine| Wishes {
+            rx: vec![None],
+            tx_lcores: 1,
+            memory: vec![Memory {
+                what: PACKET_BUFFERS.into(),
+                bytes: 400 << 20,
+            }],
+            starting: starting == Some(engine),
+            ..Wishes::default()
+        };
+        let engines: Vec<_> = (0..4).map(wishes).collect();
+        let plan = plan(machine, &engines, &machine.online(), None);
+        let mut warnings = plan.warnings.into_iter();
+        let warning = warnings.find(|warning| warning.rule == "huge-pages");
+        warning.map(|warning| warning.text)
+    };
+    let mut pages = |all, free| {
+        let node = machine.nodes.get_mut(&0).unwrap();
+        node.huge_pages = [(2048, (all, free)), (1 << 20, (0, 0))].into();
+        machine.clone()
+    };
+    // Three of four run, and all of them.
+    assert_eq!(told(&pages(800, 200), Some(3)), None);
+    assert_eq!(told(&pages(800, 0), None), None);
+    let text = told(&pages(800, 150), Some(3)).unwrap();
+    assert!(
+        text.contains("take 400 MiB, 300 MiB of huge pages are free there")
+            && text.ends_with("echo 850 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"),
+        "{text}"
+    );
+    let text = told(&pages(799, 799), None).unwrap();
+    assert!(
+        text.contains("take 1600 MiB, 1598 MiB of huge pages are there")
+            && text.contains("echo 800 >"),
+        "{text}"
+    );
+    let mut two = pages(0, 0);
+    two.nodes.insert(1, two.nodes[&0].clone());
+    let text = told(&two, Some(0)).unwrap();
+    assert!(
+        text.ends_with("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"),
+        "{text}"
+    );
+}
