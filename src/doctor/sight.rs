@@ -34,7 +34,11 @@ impl Sight {
         let datagram = match Datagram::new_checked(frame) {
             Ok(datagram) => datagram,
             Err(FrameError::Fragment) => return self.note_fragment(interface, frame),
-            Err(FrameError::NotUdp(_)) => return self.note_igmp(interface, frame),
+            // What is tagged for a VLAN is not for this interface's own address; a tag of VLAN 0 has
+            // a priority alone.
+            Err(FrameError::NotUdp(_)) if matches!(vlan, None | Some(0)) => {
+                return self.note_igmp(interface, frame);
+            }
             Err(_) => return,
         };
         let key = FlowKey {
@@ -66,10 +70,11 @@ impl Sight {
         }
     }
 
+    /// Takes in questions about all groups, which every host is to hear. Others are sent to their
+    /// group, for its members: switches may show them to hosts that are none.
     fn note_igmp(&mut self, interface: &str, frame: &[u8]) {
-        if let (Ok(Message::Query { group, .. }), Some((src, _))) =
+        if let (Ok(Message::Query { group: None, .. }), Some((src, _))) =
             (Message::parse(frame), addresses(frame))
-            && group != Some(PROBED)
         {
             let key = (interface.to_owned(), src);
             count(&mut self.wire.queries, key);
@@ -202,15 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn what_the_doctor_asks_itself_is_no_querier() {
+    fn what_this_host_need_not_hear_is_no_querier() {
         let mut sight = Sight::default();
         let from = |last| (MacAddr::default(), Ipv4Addr::new(10, 0, 0, last));
-        for (group, last) in [(Some(PROBED), 1), (None, 2)] {
+        let another = Ipv4Addr::new(239, 1, 2, 3);
+        for (vlan, group, last) in [
+            (None, Some(PROBED), 1),
+            (None, Some(another), 2),
+            (Some(20), None, 3),
+            (None, None, 4),
+            (Some(0), None, 4),
+        ] {
             let frame = query(Version::V3, group, 100, from(last));
-            sight.note("k0", None, &frame, 1.0);
+            sight.note("k0", vlan, &frame, 1.0);
         }
         let queries = sight.into_wire().queries;
-        assert_eq!(queries, [(("k0".to_owned(), from(2).1), 1)].into());
+        assert_eq!(queries, [(("k0".to_owned(), from(4).1), 2)].into());
     }
 
     #[test]
