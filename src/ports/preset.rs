@@ -7,10 +7,13 @@ use ground::files::read_text;
 use serde::Deserialize;
 
 use super::interface::Interface;
+use super::port::{BLOCK, FRAME};
 use super::resolve::Driver;
 
 /// Files of this name in this folder are taken in place of those that the program was built with.
 const FOLDER: &str = "/etc/karoo/dpdk-config";
+/// The file for AF_PACKET.
+const AF_PACKET: &str = "af_packet";
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -77,10 +80,7 @@ impl Preset {
     /// The one for a driver.
     pub fn of(driver: Driver) -> Result<Self, PresetError> {
         let (name, built_in) = match driver {
-            Driver::AfPacket => (
-                "af_packet",
-                include_str!("../../dpdk-config/af_packet.toml"),
-            ),
+            Driver::AfPacket => (AF_PACKET, include_str!("../../dpdk-config/af_packet.toml")),
             Driver::Udp => ("udp", include_str!("../../dpdk-config/udp.toml")),
             Driver::Mlx5 => ("mlx5", include_str!("../../dpdk-config/mlx5.toml")),
             Driver::Vfio => ("vfio-pci", include_str!("../../dpdk-config/vfio-pci.toml")),
@@ -100,7 +100,30 @@ impl Preset {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => built_in.to_owned(),
             Err(error) => return Err(failed(error.to_string())),
         };
-        toml::from_str(&text).map_err(|error| failed(error.message().to_owned()))
+        let preset: Self =
+            toml::from_str(&text).map_err(|error| failed(error.message().to_owned()))?;
+        if name == AF_PACKET {
+            preset.check_frames().map_err(failed)?;
+        }
+        Ok(preset)
+    }
+
+    /// Refuses rings of AF_PACKET's with other frames than the program counts on: packets that it
+    /// takes for short enough would be lost, and memory be too little.
+    fn check_frames(&self) -> Result<(), String> {
+        let options = self.vdevs.iter().flat_map(|vdev| vdev.split(','));
+        let mut options = options.filter_map(|option| option.split_once('='));
+        for (key, needed) in [("blocksz", BLOCK), ("framesz", FRAME)] {
+            let found = options.clone().find(|(name, _)| *name == key);
+            let value = found.map_or("missing", |(_, value)| value);
+            if value != needed.to_string() {
+                return Err(format!("{key} in vdevs is {value}: it must be {needed}"));
+            }
+        }
+        match options.any(|option| option == ("framecnt", "{frames}")) {
+            true => Ok(()),
+            false => Err("framecnt in vdevs must be {frames}".to_owned()),
+        }
     }
 
     /// The device at a PCI address, as EAL takes it.
@@ -148,7 +171,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::ports::port::{BLOCK, FRAME};
 
     #[test]
     fn presets_make_devices() {
@@ -221,5 +243,29 @@ mod tests {
             error.contains("vfio-pci.toml") && error.contains("`device`"),
             "{error}"
         );
+    }
+
+    /// Limits and memory are those of the program's frames.
+    #[test]
+    fn frames_of_af_packet_are_those_that_packets_are_measured_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let built_in = include_str!("../../dpdk-config/af_packet.toml");
+        let own = folder.path().join("af_packet.toml");
+        let load = |from: &str, to: &str| {
+            fs::write(&own, built_in.replace(from, to)).unwrap();
+            let loaded = Preset::load(folder.path(), AF_PACKET, built_in);
+            loaded.map_err(|error| error.to_string())
+        };
+        assert!(load("qpairs", "qdisc_bypass=0,qpairs").is_ok());
+        for (from, to, word) in [
+            ("framesz=9216", "framesz=16384", "16384: it must be 9216"),
+            (",framesz=9216", "", "framesz in vdevs is missing"),
+            ("blocksz=36864", "blocksz=65536", "it must be 36864"),
+            ("{frames}", "512", "framecnt"),
+        ] {
+            let error = load(from, to).unwrap_err();
+            assert!(error.contains("af_packet.toml"), "{error}");
+            assert!(error.contains(word), "{error}");
+        }
     }
 }
