@@ -72,8 +72,8 @@ struct About {
     /// file's name that ends in .toml
     #[arg(value_name = "PROFILE", default_value = "runtime")]
     profile: String,
-    /// Interfaces that carry data; PCI addresses of NICs without one [default: those that are up
-    /// with 10 Gb/s and more, and NICs at vfio-pci]
+    /// Interfaces that carry data; PCI addresses of NICs without one; none [default: those that are
+    /// up with 10 Gb/s and more, and NICs at vfio-pci]
     #[arg(long, value_name = "IFACE,…")]
     interface: Option<List<String>>,
     /// CPUs for everything but lcores [default: those that are not isolated, else one core in 16]
@@ -135,7 +135,10 @@ impl About {
                 format!("--housekeeping {cpus}: none of these is online; there are {online}");
             return Err(Failure::usage(text));
         }
-        let interfaces = self.interface.clone().map(|List(names)| names);
+        let interfaces = self.interface.clone().map(|List(names)| match &names[..] {
+            [none] if none == "none" => Vec::new(),
+            _ => names,
+        });
         for name in interfaces.iter().flatten() {
             let of_kernel = || host.root().path(format!("/sys/class/net/{name}")).exists();
             let is_nic = machine.nics.iter().any(|nic| nic.name == *name);
@@ -293,9 +296,16 @@ fn revert(args: &RevertArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let mut journal = Journal::open(&args.at.state(), host.root()).map_err(Failure::data)?;
+    let mut grub = false;
     let whole = tuning::revert(&host, &mut journal, |applied| {
-        report(applied);
+        let failed = report(applied);
+        grub |= applied.target.is_for_grub() && !failed;
     });
+    if grub {
+        println!(
+            "the kernel keeps the arguments that it was given, at the next boot too: run update-grub, then reboot"
+        );
+    }
     match whole.map_err(Failure::data)? {
         true => Ok(()),
         false => Err(Failure::data(

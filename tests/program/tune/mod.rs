@@ -134,7 +134,9 @@ fn a_fresh_server_is_told_what_it_lacks() {
         "callbacks",
         "interrupts-at-boot",
         "iommu-pass-through",
+        "huge-pages-at-boot",
         "sleep-states",
+        "sleep-states-of-intel",
         "mitigations",
         "threads-of-a-core",
         "iommu",
@@ -160,7 +162,7 @@ fn a_fresh_server_is_told_what_it_lacks() {
     assert_eq!(found["pause-received"], ["miss", "ok"]);
     assert_eq!(found["receive-ring"], ["miss", "ok"]);
     // One that nothing handles is left out.
-    assert_eq!(found["interrupts"], ["ok", "miss", "miss", "miss"]);
+    assert_eq!(found["interrupts"], ["miss", "ok", "miss", "miss", "miss"]);
     assert_eq!(server.tune(&["check", "appliance"]).status.code(), Some(1));
     let shown = server.ended(0, &["apply", "appliance", "--dry-run"]);
     assert!(
@@ -186,6 +188,8 @@ fn apply_makes_it_so_and_revert_leaves_every_byte_as_it_was() {
         "9501, 2100\n"
     );
     assert_eq!(server.file("proc/irq/121/smp_affinity_list"), "0,16\n");
+    // Those of interfaces that are not up yet.
+    assert_eq!(server.file("proc/irq/default_smp_affinity"), "00010001\n");
     let grub = server.file("etc/default/grub.d/karoo.cfg");
     let line = grub.lines().last().unwrap();
     assert!(
@@ -196,7 +200,10 @@ fn apply_makes_it_so_and_revert_leaves_every_byte_as_it_was() {
         "nohz_full=1-15,17-31",
         "irqaffinity=0,16",
         "nosoftlockup",
+        "hugepagesz=2M hugepages=1024",
         "iommu=pt",
+        "processor.max_cstate=1",
+        "intel_idle.max_cstate=1",
         "mitigations=off",
     ] {
         assert!(line.contains(&format!(" {argument}")), "{grub}");
@@ -231,9 +238,91 @@ fn apply_makes_it_so_and_revert_leaves_every_byte_as_it_was() {
         (&["pending".to_owned()][..], &["pending".to_owned()][..])
     );
     server.ended(0, &["apply", "appliance", "--yes"]);
-    server.ended(0, &["revert"]);
+    let said = server.ended(0, &["revert"]);
+    assert!(said.contains("run update-grub, then reboot"), "{said}");
     assert_eq!(contents(server.root.path()), before);
     assert!(server.ended(0, &["revert"]).contains("nothing to revert"));
+    server.ended(0, &["apply", "runtime", "--yes"]);
+    let said = server.ended(0, &["revert"]);
+    assert!(!said.contains("update-grub"), "{said}");
+}
+
+/// The kernel's own number is of pages of 1 GiB there: with 1024 of them nothing would be left.
+#[test]
+fn huge_pages_are_of_two_mebibytes_whatever_the_default() {
+    let usual = "default_hugepagesz=1G hugepagesz=1G hugepages=8";
+    let record = host::record("milan")
+        .replace("ro quiet", &format!("ro quiet {usual}"))
+        .replace("2048kB/nr_hugepages = 2048", "2048kB/nr_hugepages = 0");
+    let server = Recorded::new(&format!("{record}proc/sys/vm/nr_hugepages = 8\n"));
+    assert_eq!(server.statuses("appliance")["huge-pages-at-boot"], ["miss"]);
+    server.ended(0, &["apply", "appliance", "--yes"]);
+    assert_eq!(server.file("proc/sys/vm/nr_hugepages"), "8\n");
+    let pages = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    assert_eq!(server.file(pages), "1024\n");
+    let boot = |arguments: &str| {
+        let line = format!("ro {arguments}\n");
+        fs::write(server.root.path().join("proc/cmdline"), line).unwrap();
+        server.statuses("appliance")["huge-pages-at-boot"].join("")
+    };
+    assert_eq!(boot(&format!("hugepagesz=2M hugepages=1024 {usual}")), "ok");
+    assert_eq!(boot("hugepages=2048"), "ok");
+    assert_eq!(boot("default_hugepagesz=1G hugepages=2048"), "pending");
+}
+
+/// Each profile's arguments and limits stay when another one is applied.
+#[test]
+fn profiles_add_to_the_files_of_others() {
+    let server = Recorded::new(&host::record("milan"));
+    let before = contents(server.root.path());
+    server.ended(0, &["apply", "appliance", "--yes"]);
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("mine.toml");
+    let text = "purpose = 'a test'\n\
+        [[entry]]\nid = 'x'\nkind = 'kernel-argument'\nname = 'audit'\nvalue = '0'\nwhat = 'w'\nwhy = 'y'\n\
+        [[entry]]\nid = 'z'\nkind = 'limit'\nlimit = 'rtprio'\nwant = '>=99'\nwhat = 'w'\nwhy = 'y'\n";
+    fs::write(&profile, text).unwrap();
+    let mine = profile.to_str().unwrap();
+    server.ended(0, &["apply", mine, "--yes"]);
+    let grub = server.file("etc/default/grub.d/karoo.cfg");
+    for argument in [" isolcpus=managed_irq,domain,1-15,17-31 ", " audit=0\""] {
+        assert!(grub.contains(argument), "{grub}");
+    }
+    let limits = server.file("etc/security/limits.d/90-karoo.conf");
+    for limit in ["* - memlock unlimited\n", "root - rtprio 99\n"] {
+        assert!(limits.contains(limit), "{limits}");
+    }
+    assert!(!limits.contains("rtprio 95"), "{limits}");
+    assert_eq!(server.statuses("appliance")["isolated-cpus"], ["pending"]);
+    assert_eq!(server.statuses(mine)["x"], ["pending"]);
+    server.ended(0, &["revert"]);
+    assert_eq!(contents(server.root.path()), before);
+}
+
+/// Another process may be allowed what one was refused; only the kernel's own interrupts stay as
+/// they are.
+#[test]
+fn what_was_refused_once_is_tried_again() {
+    let server = Recorded::new(&host::record("milan"));
+    let line = |path: &str, more: &str| {
+        let boot = server.file("proc/sys/kernel/random/boot_id");
+        let boot = boot.trim();
+        format!(
+            r#"{{"entry":"e","target":{{"at":"value","path":"{path}"}},"old":"x","new":"y","boot":"{boot}","refused":true{more}}}"#
+        )
+    };
+    let lines = [
+        line("/proc/sys/vm/swappiness", ""),
+        line("/proc/irq/120/smp_affinity_list", ""),
+        line("/proc/irq/121/smp_affinity_list", r#","fixed":true"#),
+    ];
+    let journal = server.state.path().join("journal.jsonl");
+    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let found = server.statuses("runtime");
+    assert_eq!(found["swap"], ["miss"]);
+    assert_eq!(found["interrupts"], ["miss", "ok", "miss", "fixed", "miss"]);
+    server.ended(0, &["apply", "runtime", "--yes"]);
+    assert_eq!(server.file("proc/sys/vm/swappiness"), "0\n");
 }
 
 /// However far an apply came, revert undoes it: the journal's growth is cut off, in the middle of a
@@ -455,6 +544,10 @@ fn interfaces_that_are_down_are_named() {
     let named = "ens3f0np0,0000:41:00.1";
     let both = ("ens3f0np0, 0000:41:00.1".to_owned(), 3);
     assert_eq!(scope(&["--interface", named]), both);
+    let up = Recorded::new(&host::record("milan"));
+    let shown = up.ended(0, &["apply", "runtime", "--dry-run", "--interface", "none"]);
+    assert!(shown.contains("data interfaces none;"), "{shown}");
+    assert!(!shown.contains("ens3f"), "{shown}");
 }
 
 #[test]

@@ -93,14 +93,16 @@ pub fn apply(
             new: change.value.clone(),
             boot: journal.boot().to_owned(),
             refused: false,
+            fixed: false,
         };
         journal.write(record.clone())?;
         let outcome = put(host, target, Some(&change.value));
-        if let Outcome::Refused(_) = outcome {
+        if let Err(error) = &outcome {
             record.refused = true;
+            record.fixed = is_fixed(target, error);
             journal.write(record)?;
         }
-        made(&report(outcome));
+        made(&report(outcome.unwrap_or_else(refused)));
     }
     Ok(())
 }
@@ -117,7 +119,7 @@ pub fn revert(
         let gone = !record.target.survives_reboot() && record.boot != journal.boot();
         let outcome = match gone {
             true => Outcome::Gone,
-            false => put(host, &record.target, record.old.as_deref()),
+            false => put(host, &record.target, record.old.as_deref()).unwrap_or_else(refused),
         };
         whole &= matches!(outcome, Outcome::Done | Outcome::Gone);
         made(&Applied {
@@ -148,20 +150,54 @@ fn originals(records: &[Record]) -> Vec<Record> {
     originals
 }
 
-/// Sets a value, if it is another, and reads it back.
-fn put(host: &Host, target: &Target, value: Option<&str>) -> Outcome {
-    let same = |now: &Option<String>| now.as_deref().map(str::trim) == value.map(str::trim);
-    let set_and_read = || -> Result<Option<String>, HostError> {
-        let now = host.get(target)?;
-        if same(&now) {
-            return Ok(now);
-        }
-        host.set(target, value)?;
-        host.get(target)
+fn refused(error: HostError) -> Outcome {
+    Outcome::Refused(error.to_string())
+}
+
+/// Whether the kernel manages a value itself, and so refuses every change: interrupts of queues that
+/// it spread over CPUs. What else refuses may be this process's sandbox, or a driver that is busy.
+fn is_fixed(target: &Target, error: &HostError) -> bool {
+    let of_interrupt = matches!(target, Target::Value { path } if path.starts_with("/proc/irq/"));
+    let code = match error {
+        HostError::System { source, .. } => source.raw_os_error(),
+        HostError::Program { .. } => None,
     };
-    match set_and_read() {
-        Err(error) => Outcome::Refused(error.to_string()),
-        Ok(now) if same(&now) => Outcome::Done,
-        Ok(now) => Outcome::Differs(now.unwrap_or_default().trim().to_owned()),
+    of_interrupt && code == Some(libc::EIO)
+}
+
+/// Sets a value, if it is another, and reads it back.
+fn put(host: &Host, target: &Target, value: Option<&str>) -> Result<Outcome, HostError> {
+    let same = |now: &Option<String>| now.as_deref().map(str::trim) == value.map(str::trim);
+    let mut now = host.get(target)?;
+    if !same(&now) {
+        host.set(target, value)?;
+        now = host.get(target)?;
+    }
+    Ok(match same(&now) {
+        true => Outcome::Done,
+        false => Outcome::Differs(now.unwrap_or_default().trim().to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_interrupts_that_the_kernel_manages_are_fixed() {
+        let [interrupt, governor] = ["/proc/irq/9/smp_affinity_list", "/sys/governor"]
+            .map(|path| Target::Value { path: path.into() });
+        for (target, code, fixed) in [
+            (&interrupt, libc::EIO, true),
+            (&interrupt, libc::EROFS, false),
+            (&interrupt, libc::EPERM, false),
+            (&interrupt, libc::ENOSPC, false),
+            (&governor, libc::EIO, false),
+        ] {
+            let error = HostError::system(target, io::Error::from_raw_os_error(code));
+            assert_eq!(is_fixed(target, &error), fixed, "{error}");
+        }
     }
 }

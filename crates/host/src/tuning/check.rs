@@ -1,17 +1,16 @@
 //! What a profile's entries come to on a host.
 
+mod files;
+mod interrupts;
+
 use std::collections::BTreeSet;
 
-use super::{
-    Entry, Finding, Host, Kind, Knob, Limit, Observation, Profile, Record, Scope, Status, Target,
-    Want,
-};
-use crate::topology::{CpuList, Machine};
+pub(super) use files::GRUB;
 
-/// Where `apply` puts arguments of the kernel.
-const GRUB: &str = "/etc/default/grub.d/karoo.cfg";
-/// Where `apply` puts limits of processes.
-const LIMITS: &str = "/etc/security/limits.d/90-karoo.conf";
+use super::{
+    Entry, Finding, Host, Kind, Knob, Observation, Profile, Record, Scope, Status, Target, Want,
+};
+use crate::topology::Machine;
 
 /// Looks at everything that `profile` is about. `journal` has what `apply` found to be fixed.
 pub fn check(
@@ -25,16 +24,15 @@ pub fn check(
         .root()
         .read("/proc/sys/kernel/random/boot_id")
         .unwrap_or_default();
-    let refused = journal
+    let fixed = journal
         .iter()
-        .filter(|record| record.refused && record.boot == boot);
+        .filter(|record| record.fixed && record.boot == boot);
     let checker = Checker {
         host,
         machine,
         scope,
-        fixed: refused.map(|record| record.target.clone()).collect(),
-        arguments: arguments(profile, scope),
-        limits: limits(profile),
+        fixed: fixed.map(|record| record.target.clone()).collect(),
+        profile,
     };
     let finding = |entry: &Entry| Finding {
         entry: entry.clone(),
@@ -46,40 +44,6 @@ pub fn check(
         values: checker.values(entry),
     };
     profile.entries.iter().map(finding).collect()
-}
-
-/// The file with all of a profile's kernel arguments.
-fn arguments(profile: &Profile, scope: &Scope) -> String {
-    let argument = |entry: &Entry| match &entry.kind {
-        Kind::KernelArgument { name, value } => Some(written(name, &fill(value, scope)?)),
-        _ => None,
-    };
-    let all: Vec<_> = profile.entries.iter().filter_map(argument).collect();
-    format!(
-        "# By karoo tune; karoo tune revert removes it.\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {}\"\n",
-        all.join(" ")
-    )
-}
-
-/// An argument as it is on the command line.
-fn written(name: &str, value: &str) -> String {
-    match value.trim_start_matches(">=") {
-        "" => name.to_owned(),
-        value => format!("{name}={value}"),
-    }
-}
-
-/// The file with all of a profile's limits.
-fn limits(profile: &Profile) -> String {
-    let mut text = "# By karoo tune; karoo tune revert removes it.\n".to_owned();
-    for entry in &profile.entries {
-        if let Kind::Limit { limit, want } = &entry.kind {
-            for who in ["*", "root"] {
-                text += &format!("{who} - {} {}\n", limit.in_conf(), want.value());
-            }
-        }
-    }
-    text
 }
 
 /// A value with its lists of CPUs; `None` if a list is empty.
@@ -102,8 +66,7 @@ struct Checker<'a> {
     machine: &'a Machine,
     scope: &'a Scope,
     fixed: BTreeSet<Target>,
-    arguments: String,
-    limits: String,
+    profile: &'a Profile,
 }
 
 impl Checker<'_> {
@@ -119,7 +82,7 @@ impl Checker<'_> {
                 let value = |path: String| self.value(&path.clone(), Target::Value { path }, want);
                 paths.into_iter().map(value).collect()
             }
-            Kind::KernelArgument { name, value } => vec![self.argument(name, value)],
+            Kind::KernelArgument { name, value } => vec![self.argument(&entry.id, name, value)],
             Kind::IrqAffinity {} => self.interrupts(),
             Kind::Ethtool { group, name, want } => {
                 let target = |interface: &String| Target::Ethtool {
@@ -198,7 +161,6 @@ impl Checker<'_> {
         };
         knob.status = match want.is_met(&current) {
             Some(true) => Status::Ok,
-            Some(false) if self.fixed.contains(&target) => Status::Fixed,
             Some(false) => Status::Miss,
             None => {
                 let text = format!("'{current}' is not of the form that is wanted: left alone");
@@ -239,157 +201,6 @@ impl Checker<'_> {
             paths.splice(index..index, found.filter(exist));
         }
         paths
-    }
-
-    /// An argument that the kernel was, or will be, started with. Lists of CPUs are compared as
-    /// sets.
-    fn argument(&self, name: &str, value: &str) -> Knob {
-        let mut knob = Knob {
-            name: format!("kernel argument {name}"),
-            status: Status::Absent,
-            current: "not given".to_owned(),
-            wanted: String::new(),
-            change: None,
-            remedy: None,
-        };
-        let Some(wanted) = fill(value, self.scope) else {
-            return knob;
-        };
-        knob.wanted = written(name, &wanted);
-        let line = self.host.root().read("/proc/cmdline").unwrap_or_default();
-        let given = |argument: &str| {
-            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
-            (key == name).then(|| value.to_owned())
-        };
-        let current: Vec<_> = line.split_whitespace().filter_map(given).collect();
-        let cpus = |text: &str| -> Option<CpuList> {
-            let is_word = |part: &&str| part.starts_with(|c: char| c.is_alphabetic());
-            let numbers = text.split(',').filter(|part| !is_word(part));
-            let list: CpuList = numbers.collect::<Vec<_>>().join(",").parse().ok()?;
-            (!list.is_empty()).then_some(list)
-        };
-        let least = wanted.starts_with(">=").then(|| wanted.parse::<Want>());
-        let same = |current: &String| match &least {
-            Some(least) => least
-                .as_ref()
-                .is_ok_and(|least| least.is_met(current) == Some(true)),
-            None if value.contains('{') => {
-                cpus(current).is_some_and(|list| cpus(&wanted) == Some(list))
-            }
-            None => *current == wanted,
-        };
-        if let Some(value) = current.last() {
-            knob.current = written(name, value);
-        }
-        let target = Target::Own {
-            path: GRUB.to_owned(),
-        };
-        let file = self.host.get(&target).ok().flatten().unwrap_or_default();
-        let folder = self.host.root().path("/etc/default/grub.d");
-        knob.status = Status::Miss;
-        if current.iter().any(same) {
-            knob.status = Status::Ok;
-        } else if file == self.arguments {
-            knob.status = Status::Pending;
-            knob.remedy = Some("update-grub, then reboot".to_owned());
-        } else if folder.is_dir() {
-            knob.change = Some((target, self.arguments.clone()));
-        } else {
-            let text = "this host's boot loader has no /etc/default/grub.d: add it to the command line yourself";
-            knob.remedy = Some(text.to_owned());
-        }
-        knob
-    }
-
-    /// Interrupts that something handles.
-    fn interrupts(&self) -> Vec<Knob> {
-        let root = self.host.root();
-        let numbers = root.list("/proc/irq").into_iter();
-        let mut numbers: Vec<usize> = numbers.filter_map(|name| name.parse().ok()).collect();
-        numbers.sort_unstable();
-        let knob = |number: usize| {
-            let path = format!("/proc/irq/{number}/smp_affinity_list");
-            let actions = root.read(format!("/sys/kernel/irq/{number}/actions"));
-            if actions.as_deref() == Some("") || !root.path(&path).exists() {
-                return None;
-            }
-            let target = Target::Value { path };
-            let knob = Knob {
-                name: format!("interrupt {number} {}", actions.unwrap_or_default())
-                    .trim()
-                    .to_owned(),
-                status: Status::Ok,
-                current: String::new(),
-                wanted: format!("CPUs {}", self.scope.housekeeping),
-                change: None,
-                remedy: None,
-            };
-            let current = match self.host.get(&target) {
-                Ok(current) => current.unwrap_or_default().trim().to_owned(),
-                Err(error) => return Some(unknown(knob, error.to_string())),
-            };
-            let Ok(cpus) = current.parse::<CpuList>() else {
-                return Some(unknown(
-                    knob,
-                    format!("'{current}' is no list of CPUs: left alone"),
-                ));
-            };
-            let status = match cpus.without(&self.scope.housekeeping).is_empty() {
-                true => Status::Ok,
-                false if self.fixed.contains(&target) => Status::Fixed,
-                false => Status::Miss,
-            };
-            let value = self.scope.housekeeping.to_string();
-            let change = (status == Status::Miss).then_some((target, value));
-            Some(Knob {
-                current: format!("CPUs {current}"),
-                status,
-                change,
-                ..knob
-            })
-        };
-        numbers.into_iter().filter_map(knob).collect()
-    }
-
-    /// A limit as this process has it.
-    fn limit(&self, limit: Limit, want: &Want) -> Knob {
-        let limits = self
-            .host
-            .root()
-            .read("/proc/self/limits")
-            .unwrap_or_default();
-        let soft = limits.lines().find_map(|line| {
-            let values = line.strip_prefix(limit.in_proc())?;
-            values.split_whitespace().next().map(str::to_owned)
-        });
-        let target = Target::Own {
-            path: LIMITS.to_owned(),
-        };
-        let file = self.host.get(&target).ok().flatten().unwrap_or_default();
-        let folder = self.host.root().path("/etc/security/limits.d");
-        let mut knob = Knob {
-            name: format!("limit {}", limit.in_conf()),
-            status: Status::Miss,
-            current: soft.clone().unwrap_or_default(),
-            wanted: want.to_string(),
-            change: None,
-            remedy: None,
-        };
-        match soft.as_deref().map(|soft| want.is_met(soft)) {
-            None => knob.status = Status::Absent,
-            Some(Some(true)) => knob.status = Status::Ok,
-            _ if file == self.limits => {
-                knob.status = Status::Pending;
-                knob.remedy = Some("log in again; a service has limits of its own".to_owned());
-            }
-            _ if folder.is_dir() => knob.change = Some((target, self.limits.clone())),
-            _ => {
-                let text =
-                    "this host has no /etc/security/limits.d: raise it where the engine is started";
-                knob.remedy = Some(text.to_owned());
-            }
-        }
-        knob
     }
 
     fn no_process(&self, name: &str, remedy: &str) -> Knob {

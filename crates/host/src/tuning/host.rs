@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::check::GRUB;
 use super::ethtool::{self, Group};
 use super::gpu::{self, GpuSetting};
 use super::pcie::{self, PciField};
@@ -54,6 +55,11 @@ impl Target {
     /// Whether a reboot leaves it as it is.
     pub fn survives_reboot(&self) -> bool {
         matches!(self, Self::Own { .. })
+    }
+
+    /// Whether it is the file with arguments of the kernel, which update-grub reads.
+    pub fn is_for_grub(&self) -> bool {
+        matches!(self, Self::Own { path } if path == GRUB)
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Record {
     /// The system did not let us: nothing was changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
+    /// It will not let anybody in this boot: there is no use in trying again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
 }
 
 /// The changes that were made to a host since it was last as it was.

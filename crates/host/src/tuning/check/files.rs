@@ -1,0 +1,352 @@
+//! Files of Karoo's own: arguments of the kernel, and limits of processes. Several profiles may add
+//! to one, and each leaves what others put there.
+
+use super::super::{Kind, Knob, Limit, Profile, Scope, Status, Target, Want};
+use super::{Checker, fill};
+use crate::topology::CpuList;
+
+/// Where `apply` puts arguments of the kernel.
+pub(in super::super) const GRUB: &str = "/etc/default/grub.d/karoo.cfg";
+/// Where `apply` puts limits of processes.
+const LIMITS: &str = "/etc/security/limits.d/90-karoo.conf";
+
+/// First line of each file.
+const HEAD: &str = "# By karoo tune; karoo tune revert removes it.\n";
+/// What is before the arguments, and behind them.
+const LINE: [&str; 2] = ["GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX ", "\""];
+
+/// The argument for numbers of huge pages, of the size that the one before it says.
+const HUGE_PAGES: &str = "hugepages";
+/// The argument for that size.
+const PAGE_SIZE: &str = "hugepagesz";
+/// The size that profiles mean unless they say another.
+const USUAL_SIZE: &str = "2M";
+
+impl Checker<'_> {
+    /// An argument that the kernel was, or will be, started with. Lists of CPUs are compared as
+    /// sets. `id` is the entry's.
+    pub(super) fn argument(&self, id: &str, name: &str, value: &str) -> Knob {
+        let mut knob = Knob {
+            name: format!("kernel argument {name}"),
+            status: Status::Absent,
+            current: "not given".to_owned(),
+            wanted: String::new(),
+            change: None,
+            remedy: None,
+        };
+        let Some(wanted) = fill(value, self.scope) else {
+            return knob;
+        };
+        knob.wanted = written(name, &wanted);
+        let line = self.host.root().read("/proc/cmdline").unwrap_or_default();
+        let current = match name {
+            HUGE_PAGES => given_pages(&line, page_size(self.profile, id)),
+            _ => given(&line, name),
+        };
+        let cpus = |text: &str| -> Option<CpuList> {
+            let is_word = |part: &&str| part.starts_with(|c: char| c.is_alphabetic());
+            let numbers = text.split(',').filter(|part| !is_word(part));
+            let list: CpuList = numbers.collect::<Vec<_>>().join(",").parse().ok()?;
+            (!list.is_empty()).then_some(list)
+        };
+        let least = wanted.starts_with(">=").then(|| wanted.parse::<Want>());
+        let same = |current: &String| match &least {
+            Some(least) => least
+                .as_ref()
+                .is_ok_and(|least| least.is_met(current) == Some(true)),
+            None if value.contains('{') => {
+                cpus(current).is_some_and(|list| cpus(&wanted) == Some(list))
+            }
+            None => *current == wanted,
+        };
+        if let Some(value) = current.last() {
+            knob.current = written(name, value);
+        }
+        let target = Target::Own {
+            path: GRUB.to_owned(),
+        };
+        let file = self.host.get(&target).ok().flatten().unwrap_or_default();
+        let new = arguments_file(&file, &arguments(self.profile, self.scope));
+        let folder = self.host.root().path("/etc/default/grub.d");
+        knob.status = Status::Miss;
+        if current.iter().any(same) {
+            knob.status = Status::Ok;
+        } else if file == new {
+            knob.status = Status::Pending;
+            knob.remedy = Some("update-grub, then reboot".to_owned());
+        } else if folder.is_dir() {
+            knob.change = Some((target, new));
+        } else {
+            let text = "this host's boot loader has no /etc/default/grub.d: add it to the command line yourself";
+            knob.remedy = Some(text.to_owned());
+        }
+        knob
+    }
+
+    /// A limit as this process has it.
+    pub(super) fn limit(&self, limit: Limit, want: &Want) -> Knob {
+        let limits = self
+            .host
+            .root()
+            .read("/proc/self/limits")
+            .unwrap_or_default();
+        let soft = limits.lines().find_map(|line| {
+            let values = line.strip_prefix(limit.in_proc())?;
+            values.split_whitespace().next().map(str::to_owned)
+        });
+        let target = Target::Own {
+            path: LIMITS.to_owned(),
+        };
+        let file = self.host.get(&target).ok().flatten().unwrap_or_default();
+        let new = limits_file(&file, &limit_lines(self.profile));
+        let folder = self.host.root().path("/etc/security/limits.d");
+        let mut knob = Knob {
+            name: format!("limit {}", limit.in_conf()),
+            status: Status::Miss,
+            current: soft.clone().unwrap_or_default(),
+            wanted: want.to_string(),
+            change: None,
+            remedy: None,
+        };
+        match soft.as_deref().map(|soft| want.is_met(soft)) {
+            None => knob.status = Status::Absent,
+            Some(Some(true)) => knob.status = Status::Ok,
+            _ if file == new => {
+                knob.status = Status::Pending;
+                knob.remedy = Some("log in again; a service has limits of its own".to_owned());
+            }
+            _ if folder.is_dir() => knob.change = Some((target, new)),
+            _ => {
+                let text =
+                    "this host has no /etc/security/limits.d: raise it where the engine is started";
+                knob.remedy = Some(text.to_owned());
+            }
+        }
+        knob
+    }
+}
+
+/// A profile's arguments; a number of huge pages is in one with its size.
+fn arguments(profile: &Profile, scope: &Scope) -> Vec<String> {
+    let mut all = String::new();
+    for entry in &profile.entries {
+        let Kind::KernelArgument { name, value } = &entry.kind else {
+            continue;
+        };
+        let Some(value) = fill(value, scope) else {
+            continue;
+        };
+        // The kernel's own default may be 1 GiB.
+        if name == HUGE_PAGES && page_size(profile, &entry.id).is_none() {
+            all += &format!("{PAGE_SIZE}={USUAL_SIZE} ");
+        }
+        all += &written(name, &value);
+        all.push(' ');
+    }
+    split(&all)
+}
+
+/// The size of huge pages that the profile says before this entry.
+fn page_size<'a>(profile: &'a Profile, id: &str) -> Option<&'a str> {
+    let before = profile.entries.iter().take_while(|entry| entry.id != id);
+    let size = before.filter_map(|entry| match &entry.kind {
+        Kind::KernelArgument { name, value } if name == PAGE_SIZE => Some(&value[..]),
+        _ => None,
+    });
+    size.last()
+}
+
+/// An argument as it is on the command line.
+fn written(name: &str, value: &str) -> String {
+    match value.trim_start_matches(">=") {
+        "" => name.to_owned(),
+        value => format!("{name}={value}"),
+    }
+}
+
+/// Arguments apart; a number of huge pages stays with its size.
+fn split(line: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for word in line.split_whitespace() {
+        match all.last_mut() {
+            Some(size) if parts(word).0 == HUGE_PAGES && parts(size).0 == PAGE_SIZE => {
+                *size += &format!(" {word}");
+            }
+            _ => all.push(word.to_owned()),
+        }
+    }
+    all
+}
+
+/// Name and value.
+fn parts(argument: &str) -> (&str, &str) {
+    argument.split_once('=').unwrap_or((argument, ""))
+}
+
+/// What there is one of: huge pages of each size, and each other argument.
+fn name_of(argument: &str) -> String {
+    let first = argument.split(' ').next().unwrap_or_default();
+    match parts(first).0 {
+        HUGE_PAGES => format!("{PAGE_SIZE}={USUAL_SIZE}"),
+        PAGE_SIZE => first.to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// Values of an argument on the kernel's command line.
+fn given(line: &str, name: &str) -> Vec<String> {
+    let words = line.split_whitespace().map(parts);
+    let ours = words.filter(|(key, _)| *key == name);
+    ours.map(|(_, value)| value.to_owned()).collect()
+}
+
+/// Numbers of huge pages of a size on the kernel's command line.
+fn given_pages(line: &str, size: Option<&str>) -> Vec<String> {
+    let default = given(line, "default_hugepagesz").pop();
+    let mut current = default.unwrap_or_else(|| USUAL_SIZE.to_owned());
+    let mut numbers = Vec::new();
+    for (name, value) in line.split_whitespace().map(parts) {
+        match name {
+            PAGE_SIZE | "default_hugepagesz" => current = value.to_owned(),
+            HUGE_PAGES if bytes(&current) == bytes(size.unwrap_or(USUAL_SIZE)) => {
+                numbers.push(value.to_owned());
+            }
+            _ => {}
+        }
+    }
+    numbers
+}
+
+/// A size as the kernel takes it.
+fn bytes(text: &str) -> Option<u64> {
+    let shift = match text.bytes().last()?.to_ascii_uppercase() {
+        b'K' => 10,
+        b'M' => 20,
+        b'G' => 30,
+        _ => return text.parse().ok(),
+    };
+    Some(text[..text.len() - 1].parse::<u64>().ok()? << shift)
+}
+
+/// The file of arguments with these among them.
+fn arguments_file(old: &str, ours: &[String]) -> String {
+    let [before, behind] = LINE;
+    let line = |line: &str| Some(split(line.strip_prefix(before)?.strip_suffix(behind)?));
+    let there = old.lines().find_map(line).unwrap_or_default();
+    match merged(&there, ours, name_of) {
+        None => old.to_owned(),
+        Some(all) => format!("{HEAD}{before}{}{behind}\n", all.join(" ")),
+    }
+}
+
+/// A profile's limits, a line for each.
+fn limit_lines(profile: &Profile) -> Vec<String> {
+    let lines = profile
+        .entries
+        .iter()
+        .filter_map(|entry| match &entry.kind {
+            Kind::Limit { limit, want } => Some(
+                ["*", "root"].map(|who| format!("{who} - {} {}", limit.in_conf(), want.value())),
+            ),
+            _ => None,
+        });
+    lines.flatten().collect()
+}
+
+/// The file of limits with these among them.
+fn limits_file(old: &str, ours: &[String]) -> String {
+    let lines = old.lines().filter(|line| !line.starts_with('#'));
+    let there: Vec<_> = lines.map(str::to_owned).collect();
+    let name = |line: &str| {
+        let (name, _) = line.rsplit_once(' ').unwrap_or((line, ""));
+        name.to_owned()
+    };
+    match merged(&there, ours, name) {
+        None => old.to_owned(),
+        Some(all) => format!("{HEAD}{}\n", all.join("\n")),
+    }
+}
+
+/// What is `there` with `ours` in the place of all that have the same names; `None` if that is so.
+fn merged(there: &[String], ours: &[String], name: impl Fn(&str) -> String) -> Option<Vec<String>> {
+    let names: Vec<_> = ours.iter().map(|one| name(one)).collect();
+    let is_ours = |one: &&String| names.contains(&name(one));
+    if there.iter().filter(is_ours).eq(ours) {
+        return None;
+    }
+    let others = there.iter().filter(|one| !is_ours(one));
+    Some(others.chain(ours).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(arguments: &str) -> String {
+        let [before, behind] = LINE;
+        format!("{HEAD}{before}{arguments}{behind}\n")
+    }
+
+    #[test]
+    fn profiles_leave_the_arguments_of_others() {
+        let first = split("isolcpus=1-7 hugepagesz=2M hugepages=1024 nosoftlockup");
+        let second = split("nosoftlockup console=tty0 console=ttyS0");
+        let one = arguments_file("", &first);
+        assert_eq!(
+            one,
+            file("isolcpus=1-7 hugepagesz=2M hugepages=1024 nosoftlockup")
+        );
+        let both = arguments_file(&one, &second);
+        let all =
+            "isolcpus=1-7 hugepagesz=2M hugepages=1024 nosoftlockup console=tty0 console=ttyS0";
+        assert_eq!(both, file(all));
+        for profile in [&first, &second] {
+            assert_eq!(
+                arguments_file(&both, profile),
+                both,
+                "nothing is left to do"
+            );
+        }
+        let third = split("isolcpus=2-7 hugepagesz=1G hugepages=8");
+        let rest = "hugepagesz=2M hugepages=1024 nosoftlockup console=tty0 console=ttyS0";
+        let changed = file(&format!("{rest} isolcpus=2-7 hugepagesz=1G hugepages=8"));
+        assert_eq!(arguments_file(&both, &third), changed);
+        // As they were written without a size.
+        let before = file("hugepages=512 iommu=pt");
+        let second = file("iommu=pt hugepagesz=2M hugepages=1024");
+        assert_eq!(arguments_file(&before, &first[1..2]), second);
+    }
+
+    #[test]
+    fn profiles_leave_the_limits_of_others() {
+        let lines = |text: &[&str]| -> Vec<String> { text.iter().map(|l| l.to_string()).collect() };
+        let first = lines(&["* - memlock unlimited", "root - memlock unlimited"]);
+        let second = lines(&["* - rtprio 95"]);
+        let one = limits_file("", &first);
+        assert_eq!(
+            one,
+            format!("{HEAD}* - memlock unlimited\nroot - memlock unlimited\n")
+        );
+        let both = limits_file(&one, &second);
+        assert_eq!(both, format!("{one}* - rtprio 95\n"));
+        assert_eq!(limits_file(&both, &first), both);
+        let less = limits_file(&both, &lines(&["* - memlock 64"]));
+        assert!(
+            less.contains("* - memlock 64\n") && !less.contains("* - memlock unlimited"),
+            "{less}"
+        );
+    }
+
+    /// The number is that of the size before it, or of the kernel's default.
+    #[test]
+    fn huge_pages_are_counted_by_their_size() {
+        let counted = |line: &str, size| given_pages(line, size).join(",");
+        assert_eq!(counted("ro hugepages=1024 quiet", None), "1024");
+        let usual = "default_hugepagesz=1G hugepagesz=1G hugepages=8";
+        assert_eq!(counted(usual, None), "");
+        assert_eq!(counted(usual, Some("1024M")), "8");
+        let both = "hugepages=4 hugepagesz=2M hugepages=2000 default_hugepagesz=1G";
+        assert_eq!(counted(both, None), "2000");
+        assert_eq!(counted(both, Some("1G")), "4");
+    }
+}
