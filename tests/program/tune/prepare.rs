@@ -51,6 +51,7 @@ impl Host {
             .env("PATH", programs)
             .env("KAROO_HOST_CONF", file)
             .env("KAROO_SYS", self.path().join("sys"))
+            .env("KAROO_NETWORK", self.path())
             .output()
             .unwrap();
         let calls = fs::read_to_string(calls).unwrap();
@@ -64,7 +65,15 @@ fn profiles_are_about_the_interfaces_that_are_named() {
     for (conf, expected) in [
         ("", &[][..]),
         ("DATA_INTERFACES=eth1", &[]),
-        ("TUNING=runtime", &["tune apply --yes runtime"]),
+        // Whatever is up.
+        (
+            "TUNING=runtime",
+            &["tune apply --yes --interface none runtime"],
+        ),
+        (
+            "TUNING=runtime\nVFIO_DEVICES=0000:41:00.0\n",
+            &["tune apply --yes --interface 0000:41:00.0 runtime"],
+        ),
         (
             "TUNING='runtime /etc/karoo/own.toml'\nDATA_INTERFACES=eth1\n",
             &[
@@ -95,4 +104,93 @@ fn an_interface_that_is_not_there_is_named() {
         "{stderr}"
     );
     assert_eq!(calls, ["tune apply --yes --interface eth1 runtime"]);
+}
+
+/// What makes them waits for the script to end.
+#[test]
+fn interfaces_that_are_made_later_are_not_waited_for() {
+    let host = Host::new();
+    let netdev = host.path().join("data.netdev");
+    fs::write(netdev, "[NetDev]\nName=data\nKind=vlan\n").unwrap();
+    host.program(
+        "udevadm",
+        r#"echo "waits for $3" >> "$(dirname "$0")/../calls""#,
+    );
+    let (output, calls) =
+        host.prepare("TUNING=runtime\nDATA_INTERFACES='eth1.5 bond0 data'\nHUGE_PAGES_2M=0\n");
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    for name in ["eth1.5", "bond0", "data"] {
+        let said = format!("DATA_INTERFACES: {name} is made only after this service");
+        assert!(stderr.contains(&said), "{stderr}");
+    }
+    assert_eq!(calls, ["tune apply --yes --interface none runtime"]);
+}
+
+/// As the operator finds them in the installed file, which no one turns into a page.
+#[test]
+fn the_manuals_commands_have_no_signs_of_markdown() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/appliance.md");
+    let page = fs::read_to_string(page).unwrap();
+    for line in page.lines().filter(|line| line.contains("`journalctl")) {
+        assert!(!line.contains(r"\|"), "{line}");
+    }
+}
+
+/// Nobody sees dpkg's questions.
+#[test]
+fn an_upgrade_keeps_the_hosts_files_without_asking() {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    if !release.lines().any(|line| line == "ID=debian") {
+        println!("scripts/boot is for Debian");
+        return;
+    }
+    let host = Host::new();
+    host.program("id", "echo 0");
+    for name in ["apt-get", "systemctl"] {
+        host.program(
+            name,
+            r#"echo "$(basename "$0") $*" >> "$(dirname "$0")/../calls""#,
+        );
+    }
+    let package = host.path().join("karoo.deb");
+    fs::write(&package, "").unwrap();
+    let programs = format!("{}:/usr/bin:/bin", host.path().join("bin").display());
+    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/boot"))
+        .arg(&package)
+        .env("PATH", programs)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let calls = fs::read_to_string(host.path().join("calls")).unwrap();
+    let install = calls
+        .lines()
+        .find(|line| line.starts_with("apt-get install"))
+        .unwrap();
+    for option in ["--force-confdef", "--force-confold"] {
+        let option = format!("-o Dpkg::Options::={option} ");
+        assert!(install.contains(&option), "{install}");
+    }
+}
+
+#[test]
+fn packages_are_built_with_what_finds_their_libraries() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/package");
+    let text = fs::read_to_string(script).unwrap();
+    assert!(text.contains("scripts/bootstrap dpkg-dev\n"));
+    // Where the program is given, nothing is installed.
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["bash", "dirname", "realpath"] {
+        std::os::unix::fs::symlink(format!("/usr/bin/{name}"), folder.path().join(name)).unwrap();
+    }
+    let output = Command::new("/usr/bin/bash")
+        .arg(script)
+        .arg(folder.path().join("out"))
+        .arg("/bin/true")
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("apt install dpkg-dev"), "{stderr}");
 }
