@@ -53,8 +53,8 @@ pub struct Wishes {
     pub send_interfaces: Vec<String>,
     /// What it keeps in memory.
     pub memory: Vec<Memory>,
-    /// Whether it is about to start, so that there must be free huge pages for it. The others of its
-    /// plan may run already, and have theirs.
+    /// Whether it is about to start, so that there must be free huge pages for it. The others of
+    /// its plan may run already, and have theirs.
     pub starting: bool,
 }
 
