@@ -34,8 +34,8 @@ impl Sight {
         let datagram = match Datagram::new_checked(frame) {
             Ok(datagram) => datagram,
             Err(FrameError::Fragment) => return self.note_fragment(interface, frame),
-            // What is tagged for a VLAN is not for this interface's own address; a tag of VLAN 0 has
-            // a priority alone.
+            // What is tagged for a VLAN is not for this interface's own address; a tag of VLAN 0
+            // has a priority alone.
             Err(FrameError::NotUdp(_)) if matches!(vlan, None | Some(0)) => {
                 return self.note_igmp(interface, frame);
             }

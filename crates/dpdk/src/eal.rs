@@ -291,8 +291,8 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
 /// Sizes of huge pages, and how many of each there are and are free.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
-/// Where the number of those of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's default size,
-/// which may be 1 GiB.
+/// Where the number of those of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's default
+/// size, which may be 1 GiB.
 pub(super) const MORE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 /// Huge pages of 2 MiB that programs have.

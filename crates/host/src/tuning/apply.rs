@@ -154,8 +154,9 @@ fn refused(error: HostError) -> Outcome {
     Outcome::Refused(error.to_string())
 }
 
-/// Whether the kernel manages a value itself, and so refuses every change: interrupts of queues that
-/// it spread over CPUs. What else refuses may be this process's sandbox, or a driver that is busy.
+/// Whether the kernel manages a value itself, and so refuses every change: interrupts of queues
+/// that it spread over CPUs. What else refuses may be this process's sandbox, or a driver that is
+/// busy.
 fn is_fixed(target: &Target, error: &HostError) -> bool {
     let of_interrupt = matches!(target, Target::Value { path } if path.starts_with("/proc/irq/"));
     let code = match error {
