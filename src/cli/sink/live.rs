@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use dpdk::{Eal, RxQueue};
 use dsp::{OutputBits, SampleBits};
-use ground::{IdlePolicy, SampleClock, StopFlag};
+use ground::{IdlePolicy, SampleClock, StopFlag, Timestamp};
+use katcp::reading::unix_now;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -106,6 +107,10 @@ pub struct LiveArgs {
     /// ADC sample rate of the digitiser in hertz, or with a unit: 1712M
     #[arg(long, value_name = "HZ", value_parser = hertz, conflicts_with = "capture", help_heading = heading::SIGNAL)]
     adc_sample_rate: Option<f64>,
+    /// UNIX time of the digitiser's timestamp 0, if it is more than 2^48 samples ago: 46 hours at
+    /// 1712 MHz
+    #[arg(long, value_name = "UNIX", conflicts_with = "capture", requires = "signals", help_heading = heading::SIGNAL)]
+    sync_time: Option<f64>,
     /// Samples per heap of the digitiser
     #[arg(
         long,
@@ -174,11 +179,27 @@ impl LiveArgs {
         Ok(outputs)
     }
 
+    /// The digitiser's timestamp now, if that can be known.
+    fn now(&self) -> Result<Option<Timestamp>, Failure> {
+        let (Some(sync_time), Some(rate)) = (self.sync_time, self.adc_sample_rate) else {
+            return Ok(None);
+        };
+        let now = (unix_now() - sync_time) * rate;
+        if !(0.0..Timestamp::END as f64).contains(&now) {
+            let text = format!(
+                "--sync-time {sync_time}: must be a UNIX time that is over; give it as karoo dsim has it"
+            );
+            return Err(Failure::usage(text));
+        }
+        Ok(Some(Timestamp(now as u64)))
+    }
+
     fn trackers(
         &self,
         outputs: &[OutputConfig],
         array_size: Option<u64>,
     ) -> Result<Vec<Tracker>, Failure> {
+        let now = self.now()?;
         let known = outputs.iter().map(|output| {
             let shape = Shape {
                 channels: output.channels_per_substream() as u64,
@@ -187,7 +208,8 @@ impl LiveArgs {
             };
             let (name, dst) = (&output.name, output.dst.clone());
             let tracker = Tracker::new(name, dst, Some(shape), array_size);
-            Ok(tracker.with_batch_samples(output.batch_samples() as u64))
+            let tracker = tracker.with_batch_samples(output.batch_samples() as u64);
+            Ok(tracker.with_time(now))
         });
         let unknown = self.dst.iter().map(|list| {
             let endpoints = parse_endpoints(list).map_err(Failure::usage)?;

@@ -56,6 +56,8 @@ pub struct Tracker {
     shape: Option<Shape>,
     array_size: Option<u64>,
     open: BTreeMap<u64, Vec<Heap>>,
+    /// About what the first timestamp is, if that is known.
+    begins: Option<Timestamp>,
     /// Timestamp of the first batch seen: it may have begun before us.
     first_seen: Option<u64>,
     /// Newest batch that was judged.
@@ -98,6 +100,7 @@ impl Tracker {
             shape,
             array_size,
             open: BTreeMap::new(),
+            begins: None,
             first_seen: None,
             judged: None,
             step: 0,
@@ -118,6 +121,13 @@ impl Tracker {
     pub fn with_batch_samples(mut self, samples: u64) -> Self {
         self.step = samples;
         self.counts.batch_is_known = samples > 0;
+        self
+    }
+
+    /// The same of a digitiser that is about at this timestamp.
+    #[must_use]
+    pub fn with_time(mut self, now: Option<Timestamp>) -> Self {
+        self.begins = now;
         self
     }
 
@@ -199,7 +209,7 @@ impl Tracker {
     /// late: `None`.
     fn timestamp(&mut self, spectra: &SpectraRepr, shape: Shape) -> Option<u64> {
         let near = self.open.keys().next_back().or(self.judged.as_ref());
-        let near = near.copied();
+        let near = near.copied().map(Timestamp).or(self.begins);
         // A wideband batch of one substream: what every batch is a multiple of.
         let least = 2 * shape.spectra * shape.channels;
         let batch = if self.counts.batch_is_known {
@@ -208,7 +218,7 @@ impl Tracker {
             least
         };
         let timestamp = match near {
-            Some(near) => Timestamp::unwrap(spectra.timestamp, Timestamp(near)).0,
+            Some(near) => Timestamp::unwrap(spectra.timestamp, near).0,
             // The wire may have wrapped before this began.
             None => spectra.timestamp + ranges_before(spectra.timestamp, batch).unwrap_or(0),
         };

@@ -211,6 +211,21 @@ fn batches_are_known_behind_a_wrap_of_the_wire() {
     assert_eq!(report.first_timestamp, Some(first));
 }
 
+/// So that those of an output whose batch divides 2^48 are known, too.
+#[test]
+fn timestamps_are_the_digitisers_if_its_time_is_known() {
+    let first = 101 * STEP;
+    let now = 3 * Timestamp::WIRE_RANGE + first;
+    for (now, ranges) in [(None, 0), (Some(now - 5000), 3), (Some(now + 5000), 3)] {
+        let mut tracker = tracker().with_time(now.map(Timestamp));
+        (1..7).for_each(|number| batch(&mut tracker, number));
+        let report = tracker.finish();
+        let expected = ranges * Timestamp::WIRE_RANGE + first;
+        assert_eq!(report.first_timestamp, Some(expected));
+        assert_eq!(report.bad_timestamp_packets, 0);
+    }
+}
+
 /// 2^40 is no multiple of 80.
 #[test]
 fn heaps_of_any_send_interface_are_the_engines() {

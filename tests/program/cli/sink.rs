@@ -26,6 +26,16 @@ fn signals_are_for_outputs_that_are_given_by_their_options() {
         let message = refused(&[&[signals], taken].concat());
         assert!(message.contains("none0"), "{taken:?}: {message}");
     }
+    let synced = refused(&[signals, wideband, "--sync-time=1763700000"]);
+    assert!(synced.contains("none0"), "{synced}");
+    for time in ["9e9", "-1e18", "NaN"] {
+        let given = format!("--sync-time={time}");
+        let message = refused(&[signals, wideband, &given]);
+        assert!(
+            message.contains("must be a UNIX time that is over"),
+            "{time}: {message}"
+        );
+    }
     let learnt = refused(&[signals, dst]);
     assert!(
         learnt.contains("--signals") && learnt.contains("--narrowband"),
