@@ -156,12 +156,14 @@ fn requirements_are_listed_and_others_refused() {
     );
     assert!(list.lines().all(|line| line == line.trim_end()), "{list}");
     let narrow = ["--only", "filter-response", "--wideband", OUTPUT];
+    let rate = ["--live", "127.0.0.1:1", "--adc-sample-rate", "1M"];
     for (more, wanted) in [
         (&["--only", "speed"][..], "channelisation"),
         (&["--only", "request-time"][..], "give its --live HOST:PORT"),
         (&["--wideband", "name=w"][..], "channels"),
         (&["--program", "/nowhere/karoo"][..], "/nowhere/karoo"),
         (&narrow[..], "--list"),
+        (&rate[..], "cannot be used with '--adc-sample-rate"),
     ] {
         let output = karoo(["qualify"].iter().chain(more));
         let said = String::from_utf8_lossy(&output.stderr);

@@ -261,6 +261,7 @@ fn an_engine_that_runs_is_qualified() {
     );
     check("qualification", &report);
     let report: Value = serde_json::from_str(&report).unwrap();
+    assert!(report["adc_sample_rate"].is_null(), "{report}");
     let requirements = report["requirements"].as_array().unwrap();
     let names = requirements.iter().map(|of| of["name"].as_str().unwrap());
     assert_eq!(names.collect::<Vec<_>>(), ["request-time", "delay-sensors"]);
