@@ -20,7 +20,8 @@ fn set(namespace: &str, state: &str) {
 /// whichever end of the cable was pulled.
 #[test]
 fn a_link_that_comes_back_is_used_again() {
-    let Some(mut rig) = Rig::live("link", &["--send-rate-factor=0"]) else {
+    let options = ["--send-rate-factor=0", "--recv-spare-chunks=16"];
+    let Some(mut rig) = Rig::live("link", &options) else {
         return;
     };
     // What is behind a gap comes out later.
