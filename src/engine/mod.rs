@@ -376,15 +376,15 @@ impl Engine {
     /// once.
     pub fn lcores(&self) -> Vec<ThreadReport> {
         let outputs = self.outputs.iter();
-        let mut reports = self.intake.lcores();
+        let mut pipelines: Vec<ThreadReport> = Vec::new();
         for report in outputs.flat_map(|output| output.pipeline().lcores()) {
-            let known = reports.iter_mut().find(|known| known.name == report.name);
+            let known = pipelines.iter_mut().find(|known| known.name == report.name);
             match known {
                 Some(known) => known.join(report),
-                None => reports.push(report),
+                None => pipelines.push(report),
             }
         }
-        reports
+        self.intake.lcores().into_iter().chain(pipelines).collect()
     }
 }
 

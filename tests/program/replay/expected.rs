@@ -10,7 +10,7 @@ use karoo::net::{CaptureReader, CaptureWriter, Datagram};
 use serde_json::Value;
 use spead::DigitiserHeap;
 
-use crate::support::{data, karoo, output_config, read_output};
+use crate::support::{data, karoo, karoo_ok, output_config, read_output};
 
 const HEAP: u64 = 4096;
 const RATE: f64 = 1712e6;
@@ -288,7 +288,7 @@ fn requests_move_the_batches_that_a_capture_should_give() {
     for chunk in CHUNKS {
         let folder = tempfile::tempdir().unwrap();
         let report = folder.path().join("report");
-        karoo([
+        karoo_ok([
             "replay",
             whole.path.to_str().unwrap(),
             "--output",
