@@ -23,12 +23,21 @@ pub struct StreamView {
     pub powers: Option<std::sync::Arc<ChannelPowers>>,
 }
 
+/// Per channel: Σ|x|² of each polarisation, and how many were added.
+type Sums = Vec<([u64; N_POL], u64)>;
+
 /// Sums of |x|² while packets come.
+///
+/// A batch counts when it is whole, or when a later one comes: what is taken in the middle of a
+/// batch would lack channels of which nothing is lost.
 #[derive(Debug, Default)]
 pub struct PowerSums {
-    /// Per channel: Σ|x|² of each polarisation, and how many were added.
-    channels: Vec<([u64; N_POL], u64)>,
+    channels: Sums,
     timestamp: u64,
+    /// The newest batch, and how many of its bytes are there.
+    newest: Sums,
+    newest_timestamp: u64,
+    newest_bytes: usize,
 }
 
 impl PowerSums {
@@ -41,18 +50,49 @@ impl PowerSums {
         payload: &[u8],
     ) {
         let each = shape.channels as usize;
-        self.channels.resize(each * substreams, Default::default());
-        self.timestamp = self.timestamp.max(timestamp);
+        for sums in [&mut self.channels, &mut self.newest] {
+            sums.resize(each * substreams, Default::default());
+        }
+        if timestamp > self.newest_timestamp {
+            self.close();
+            self.newest_timestamp = timestamp;
+        }
+        let is_newest = timestamp == self.newest_timestamp;
+        let sums = match is_newest {
+            true => &mut self.newest,
+            false => &mut self.channels,
+        };
         let row = (shape.spectra * shape.bits.jones_bytes() as u64) as usize;
         let (mut at, mut rest) = (start as usize, payload);
         while !rest.is_empty() {
             let (piece, behind) = rest.split_at(rest.len().min(row - at % row));
-            let channel = sub * each + at / row;
-            if let Some(sums) = self.channels.get_mut(channel) {
+            if let Some(sums) = sums.get_mut(sub * each + at / row) {
                 add_power(piece, at as u64, shape.bits, sums);
             }
             (at, rest) = (at + piece.len(), behind);
         }
+        if is_newest {
+            self.newest_bytes += payload.len();
+            if self.newest_bytes >= row * each * substreams {
+                self.close();
+            }
+        }
+    }
+
+    /// Lets the newest batch count, as far as it has come.
+    fn close(&mut self) {
+        if self.newest_bytes == 0 {
+            return;
+        }
+        for (all, newest) in self.channels.iter_mut().zip(&mut self.newest) {
+            let (power, count) = std::mem::take(newest);
+            for (sum, power) in all.0.iter_mut().zip(power) {
+                *sum += power;
+            }
+            all.1 += count;
+        }
+        self.timestamp = self.newest_timestamp;
+        self.newest_bytes = 0;
     }
 
     /// Takes what was added since the last call, if anything was.
@@ -96,11 +136,41 @@ mod tests {
         let heap = [1, 2, 3, 0, 1, 2, 3, 0, 0, 0, 0, 252, 0, 0, 0, 252];
         sums.add(shape, (1, 2), (96, 0), &heap[..6]);
         sums.add(shape, (1, 2), (96, 6), &heap[6..]);
+        // The other substream may still come.
+        assert_eq!(sums.take(), None);
+        sums.add(shape, (1, 2), (192, 0), &heap[..6]);
         let powers = sums.take().unwrap();
         assert_eq!(powers.timestamp, 96);
         assert!(powers.means[0][..2].iter().all(|mean| mean.is_nan()));
         assert_eq!(powers.means[0][2..], [5.0, 0.0]);
         assert_eq!(powers.means[1][2..], [9.0, 16.0]);
         assert_eq!(sums.take(), None);
+    }
+
+    /// Batches of two substreams whose heaps lie across the moments at which sums are taken.
+    #[test]
+    fn a_batch_that_is_coming_does_not_count_in_part() {
+        let shape = Shape {
+            channels: 1,
+            spectra: 2,
+            bits: OutputBits::Eight,
+        };
+        let heap = [3, 4, 0, 1, 3, 4, 0, 1];
+        let mut sums = PowerSums::default();
+        sums.add(shape, (0, 2), (96, 0), &heap);
+        sums.add(shape, (1, 2), (96, 0), &heap[..4]);
+        assert_eq!(sums.take(), None);
+        // Whole: it counts at once.
+        sums.add(shape, (1, 2), (96, 4), &heap[4..]);
+        let whole = ChannelPowers {
+            timestamp: 96,
+            means: [vec![25.0; 2], vec![1.0; 2]],
+        };
+        assert_eq!(sums.take(), Some(whole));
+        // What comes late of an older batch counts at once too.
+        sums.add(shape, (0, 2), (192, 0), &heap);
+        sums.add(shape, (1, 2), (96, 0), &heap);
+        let late = sums.take().unwrap();
+        assert!(late.means[0][0].is_nan() && late.means[0][1] == 25.0);
     }
 }
