@@ -1,15 +1,12 @@
 //! Which destinations make up a stream.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use spead::descriptor::ElementType;
 use spead::{Descriptor, item};
 
 use super::{Kind, Route};
-
-/// Streams of one engine's that may have the same end are few.
-const MOST_ALIKE: usize = 8;
 
 /// What the first pass learns of one destination.
 #[derive(Debug, Default)]
@@ -67,144 +64,119 @@ impl Substream {
         }
     }
 
-    /// Takes over what came of it from another source: one of both has spectra.
-    fn join(&mut self, other: Self) {
+    /// Whether it is of a stream of ours.
+    pub fn is_ours(&self) -> bool {
+        self.described.is_some() || self.first_channel.is_some()
+    }
+
+    /// With spectra from another source, and what else came from there.
+    fn with(mut self, other: Self) -> Self {
         self.sources.extend(other.sources);
-        self.feng_id = self.feng_id.or(other.feng_id);
-        self.first_channel = self.first_channel.or(other.first_channel);
-        self.heap_bytes = self.heap_bytes.max(other.heap_bytes);
-        if self.described.is_none() {
-            self.described = other.described;
-        }
-        self.timestamps.extend(other.timestamps);
-        self.counts.extend(other.counts);
-        self.control_counts.extend(other.control_counts);
         self.descriptor_heaps += other.descriptor_heaps;
         self.stop_heaps += other.stop_heaps;
+        self.control_counts.extend(other.control_counts);
+        Self {
+            sources: self.sources,
+            described: self.described.or(other.described),
+            descriptor_heaps: self.descriptor_heaps,
+            stop_heaps: self.stop_heaps,
+            control_counts: self.control_counts,
+            ..other
+        }
     }
 }
 
-/// Makes streams of destinations.
-pub(super) fn group(found: BTreeMap<Route, Substream>) -> Vec<Group> {
-    join(by_source(found))
-}
+/// F-engine number, or the source where nothing tells that.
+type Engine = Result<u64, Ipv4Addr>;
+/// Destinations by engine, and by which of those engines it is: of one number there is one, unless
+/// several send spectra to the same destination.
+pub(super) type Merged = BTreeMap<(Engine, usize, Place), Substream>;
 
-/// Splits destinations, in order, where channels begin again or the shape changes.
-fn by_source(found: BTreeMap<Route, Substream>) -> Vec<Group> {
+/// Makes one of what came to a destination from several interfaces of an engine, each of which has
+/// a source address of its own.
+pub(super) fn merge(found: BTreeMap<Route, Substream>) -> Merged {
     let mut sorted: Vec<_> = found.into_iter().collect();
     sorted.sort_by_key(|((src, dst), _)| (*src, dst.port(), *dst.ip()));
+    // Where no spectra came the engine is that of the destination before: a source may have several.
+    let mut numbers = BTreeMap::new();
+    // Of a capture of the last destinations alone, no spectra tell whose descriptors these are.
+    let mut bare = BTreeMap::new();
+    for ((src, dst), sub) in &sorted {
+        if let Some(number) = sub.feng_id {
+            numbers.entry(*src).or_insert(number);
+            if sub.control_counts.is_empty() {
+                bare.entry(*dst).or_insert(number);
+            }
+        }
+    }
+    let mut places: BTreeMap<(Engine, Place), [Vec<Substream>; 2]> = BTreeMap::new();
+    for ((src, dst), mut sub) in sorted {
+        if let Some(number) = sub.feng_id {
+            numbers.insert(src, number);
+        }
+        sub.sources = vec![src];
+        let number = numbers.get(&src).or_else(|| bare.get(&dst));
+        let engine = number.copied().ok_or(src);
+        let [spectra, control] = places.entry((engine, (dst.port(), *dst.ip()))).or_default();
+        match sub.first_channel {
+            Some(_) => spectra.push(sub),
+            None => control.push(sub),
+        }
+    }
+    let mut merged = Merged::new();
+    for ((engine, place), [spectra, control]) in places {
+        let mut control = control.into_iter();
+        let mut subs: Vec<_> = spectra
+            .into_iter()
+            .map(|sub| match sub.control_counts.is_empty() {
+                true => control.next().unwrap_or_default().with(sub),
+                false => sub,
+            })
+            .collect();
+        subs.extend(control);
+        for (which, sub) in subs.into_iter().enumerate() {
+            merged.insert((engine, which, place), sub);
+        }
+    }
+    merged
+}
+
+/// Splits destinations, in order, into streams: where the port or the shape is another one, or
+/// channels begin again.
+pub(super) fn split(merged: Merged) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     // What is known of the last group: looking at all of it again would take long where there are
     // very many destinations.
-    let (mut feng_id, mut described, mut last_channel) = (None, None, None);
-    let mut last_source = None;
-    for ((src, dst), mut sub) in sorted {
-        let same = |a: Option<u64>, b: Option<u64>| a.is_none() || b.is_none() || a == b;
-        let continues = last_source == Some(src)
-            && same(feng_id, sub.feng_id)
-            && (described.is_none() || sub.described.is_none() || described == sub.described)
-            && (last_channel.is_none()
-                || sub.first_channel.is_none()
-                || last_channel < sub.first_channel);
-        if !continues {
-            (feng_id, described, last_channel) = (None, None, None);
+    let mut of = None;
+    let (mut described, mut heap_bytes, mut last_channel) = (None, 0, None);
+    for ((engine, which, place), sub) in merged {
+        let alike = match (&described, &sub.described) {
+            (Some(described), Some(shape)) => described == shape,
+            _ => heap_bytes == 0 || sub.heap_bytes == 0 || heap_bytes == sub.heap_bytes,
+        };
+        let ascends = last_channel.is_none()
+            || sub.first_channel.is_none()
+            || last_channel < sub.first_channel;
+        let (port, _) = place;
+        if of != Some((engine, which, port)) || !alike || !ascends {
+            of = Some((engine, which, port));
+            (described, heap_bytes, last_channel) = (None, 0, None);
             groups.push(Group::new());
         }
-        last_source = Some(src);
-        feng_id = feng_id.or(sub.feng_id);
         last_channel = sub.first_channel.or(last_channel);
+        heap_bytes = heap_bytes.max(sub.heap_bytes);
         if described.is_none() {
             described.clone_from(&sub.described);
         }
-        sub.sources = vec![src];
         if let Some(group) = groups.last_mut() {
-            group.insert((dst.port(), *dst.ip()), sub);
+            group.insert(place, sub);
         }
     }
-    groups
-}
-
-/// Where the spectra of a group begin and end.
-struct Ends {
-    /// F-engine number, and bytes of a heap.
-    of: (u64, u64),
-    /// First channel of the first destination with spectra, and of the last.
-    first: (u64, Place),
-    last: (u64, Place),
-}
-
-impl Ends {
-    /// None where there are no spectra.
-    fn of(group: &Group) -> Option<Self> {
-        let end = |(&place, sub): (&Place, &Substream)| Some((sub.first_channel?, place));
-        let sub = group.values().find(|sub| sub.first_channel.is_some())?;
-        Some(Self {
-            of: (sub.feng_id?, sub.heap_bytes),
-            first: group.iter().find_map(end)?,
-            last: group.iter().rev().find_map(end)?,
-        })
-    }
-}
-
-/// Joins what an engine sends through several interfaces, each with a source address of its own:
-/// blocks of channels, one behind the other.
-fn join(groups: Vec<Group>) -> Vec<Group> {
-    let groups = groups.into_iter().map(|group| (Ends::of(&group), group));
-    let mut groups: Vec<_> = groups.collect();
-    groups.sort_by_key(|(ends, _)| ends.as_ref().map(|ends| ends.first));
-    let mut joined: Vec<Group> = Vec::new();
-    let mut by_end = BTreeSet::new();
-    let none = (0, Ipv4Addr::UNSPECIFIED);
-    for (ends, group) in groups {
-        let Some(Ends { of, first, last }) = ends else {
-            joined.push(group);
-            continue;
-        };
-        let before = by_end.range((of, (0, none), 0)..(of, (first.0, none), 0));
-        let before = before.rev().take(MOST_ALIKE).copied();
-        let before = before
-            .filter(|(_, end, _)| end.1.0 == first.1.0 && end.1 < first.1)
-            .find(|&(.., index)| goes_on(&joined[index], &group));
-        let index = match before {
-            None => {
-                joined.push(group);
-                joined.len() - 1
-            }
-            Some(key @ (.., index)) => {
-                by_end.remove(&key);
-                let to = &mut joined[index];
-                for (place, sub) in group {
-                    to.entry(place).or_default().join(sub);
-                }
-                index
-            }
-        };
-        by_end.insert((of, last, index));
-    }
-    let source = |group: &Group| {
+    groups.sort_by_key(|group| {
         let (&place, sub) = group.first_key_value()?;
         Some((sub.sources.first().copied(), place))
-    };
-    joined.sort_by_key(source);
-    joined
-}
-
-/// Whether a group may be the next block of another: the source is a different one, the shape is
-/// not.
-fn goes_on(before: &Group, group: &Group) -> bool {
-    let ends = |group: &'_ Group| {
-        let first = group.first_key_value()?.1;
-        let last = group.last_key_value()?.1;
-        Some((
-            [first.sources.first().copied(), last.sources.last().copied()],
-            first.described.clone(),
-        ))
-    };
-    let (Some((sources, described)), Some((others, shape))) = (ends(before), ends(group)) else {
-        return false;
-    };
-    !sources.iter().any(|source| others.contains(source))
-        && (described.is_none() || shape.is_none() || described == shape)
+    });
+    groups
 }
 
 #[cfg(test)]
@@ -231,7 +203,7 @@ mod tests {
             let dst = std::net::SocketAddrV4::new([239, 10, 0, dst].into(), 7148);
             ((source(src), dst), sub)
         });
-        let groups = group(found.collect()).into_iter();
+        let groups = split(merge(found.collect())).into_iter();
         let subs = groups.map(|group| {
             let subs = group.into_values();
             subs.map(|sub| (sub.sources, sub.first_channel)).collect()
@@ -291,5 +263,90 @@ mod tests {
             (2, 3, spectra(3, 4)),
         ];
         assert_eq!(grouped(found).len(), 2);
+    }
+
+    /// Destinations of outputs, each of so many substreams of so many channels, through two
+    /// interfaces: the first one has the descriptors if there are any.
+    fn outputs(of: &[(u8, u64)], described: bool) -> Vec<(u8, u8, Substream)> {
+        let mut found = Vec::new();
+        let mut dst = 0;
+        for &(substreams, channels) in of {
+            for sub in 0..substreams {
+                let mut spectra = spectra(3, u64::from(sub) * channels);
+                let mut control = Substream::default();
+                if described {
+                    let element = ElementType::Format(vec![('i', 8)]);
+                    let shape = vec![Some(channels), Some(8), Some(2), Some(2)];
+                    control.described = Some((shape, element));
+                    control.control_counts = vec![u64::from(dst)];
+                }
+                if 2 * sub < substreams {
+                    control.feng_id = spectra.feng_id;
+                    control.first_channel = spectra.first_channel;
+                    control.heap_bytes = spectra.heap_bytes;
+                } else {
+                    spectra.counts = vec![1 << 40];
+                    found.push((2, dst, spectra));
+                }
+                if described || 2 * sub < substreams {
+                    found.push((1, dst, control));
+                }
+                dst += 1;
+            }
+        }
+        found
+    }
+
+    /// First channels of each stream.
+    fn channels(found: Vec<(u8, u8, Substream)>) -> Vec<Vec<Option<u64>>> {
+        let groups = grouped(found).into_iter();
+        let channels = groups.map(|group| group.into_iter().map(|(_, first)| first).collect());
+        channels.collect()
+    }
+
+    /// What the second interface sends of both has ascending channels: that of the second output
+    /// begins where that of the first ends, or behind it.
+    #[test]
+    fn outputs_through_several_interfaces_are_told_apart() {
+        let expected = |of: &[(u8, u64)]| -> Vec<Vec<_>> {
+            let firsts = |&(substreams, channels): &(u8, u64)| {
+                let subs = 0..u64::from(substreams);
+                subs.map(|sub| Some(sub * channels)).collect()
+            };
+            of.iter().map(firsts).collect()
+        };
+        let equal = [(4, 512); 20];
+        for of in [&[(8, 512), (8, 4096)][..], &[(8, 512), (8, 1024)], &equal] {
+            for described in [false, true] {
+                assert_eq!(channels(outputs(of, described)), expected(of), "{of:?}");
+            }
+        }
+    }
+
+    /// Also where the first interface's own destinations are not in the capture.
+    #[test]
+    fn descriptors_belong_to_spectra_of_their_destination() {
+        let mut found = outputs(&[(8, 512), (8, 4096)], true);
+        found.retain(|&(_, dst, _)| dst % 8 >= 4);
+        let expected = [512, 4096].map(|channels| (4..8).map(|i| Some(i * channels)).collect());
+        assert_eq!(channels(found), expected.map(|of: Vec<_>| of));
+    }
+
+    #[test]
+    fn outputs_on_another_port_are_told_apart() {
+        let found = [(7148, 4), (7149, 8)].map(|(port, channel)| {
+            let dst = std::net::SocketAddrV4::new([239, 10, 0, 1].into(), port);
+            ((source(1), dst), spectra(3, channel))
+        });
+        assert_eq!(split(merge(found.into())).len(), 2);
+    }
+
+    /// Two engines of the same number to the same groups, by mistake or to be compared.
+    #[test]
+    fn engines_of_the_same_number_are_told_apart() {
+        let found = [1, 2].map(|src| [(src, 0, spectra(3, 0)), (src, 1, spectra(3, 4))]);
+        let expected = [1, 2].map(|src| [0, 4].map(|first| (vec![source(src)], Some(first))));
+        let groups = grouped(found.into_iter().flatten().collect());
+        assert_eq!(groups, expected.map(Vec::from));
     }
 }

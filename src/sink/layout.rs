@@ -9,7 +9,7 @@ use ground::Timestamp;
 use spead::descriptor::ElementType;
 
 use super::grid::{Grid, Known};
-use super::group::{Group, Substream, group};
+use super::group::{self, Group, Substream};
 use super::{Kind, Route, SinkError, SinkOptions, SinkReport, counts, walk};
 
 /// More channels than any F-engine has: the shape is wrong.
@@ -102,15 +102,15 @@ pub fn survey(
     report.truncated = walked.truncated;
 
     // Descriptors of other senders, digitisers for instance, are not streams of ours.
-    found.retain(|_, s| {
-        let spectra = s.described.is_some() || s.first_channel.is_some();
-        if !spectra {
+    let mut merged = group::merge(found);
+    merged.retain(|_, s| {
+        if !s.is_ours() {
             *report.ignored.entry("other-spead".into()).or_default() +=
                 s.descriptor_heaps + s.stop_heaps;
         }
-        spectra
+        s.is_ours()
     });
-    if found.is_empty() {
+    if merged.is_empty() {
         let seen: Vec<_> = report
             .ignored
             .iter()
@@ -126,7 +126,7 @@ pub fn survey(
             },
         });
     }
-    let streams = group(found)
+    let streams = group::split(merged)
         .into_iter()
         .enumerate()
         .map(|(i, group)| layout(format!("stream{i}"), group, options))

@@ -325,6 +325,33 @@ fn what_comes_of_two_interfaces_is_one_stream() {
     assert!(stream.notes.is_empty(), "{:?}", stream.notes);
 }
 
+/// Of an engine that was up before, there are no descriptors: stop heaps belong to it all the same.
+#[test]
+fn the_first_interface_stops_what_comes_of_the_second() {
+    let half = SUBSTREAMS / 2;
+    let mut one = Sender {
+        block: 0..half,
+        ..Sender::new()
+    };
+    let mut other = Sender {
+        block: half..SUBSTREAMS,
+        next: (1 << 40) + FENG,
+        ..Sender::new()
+    };
+    for batch in [0, 1, 2] {
+        one.batch(batch);
+        other.batch(batch);
+    }
+    one.sent.extend(other.sent);
+    one.stop();
+    let report = read(&one.sent, SinkOptions::default()).unwrap();
+    assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(report.streams.len(), 1);
+    let stream = &report.streams[0];
+    assert_eq!((stream.heaps, stream.stop_heaps), (12, 4));
+    assert!(report.ignored.is_empty(), "{:?}", report.ignored);
+}
+
 #[test]
 fn packet_order_does_not_matter() {
     let mut sent = Sender::whole().sent;
