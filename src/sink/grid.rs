@@ -4,7 +4,7 @@
 //! those on the wire are such multiples only as long as 2^48 is one, or nothing has wrapped.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ground::Timestamp;
 
@@ -35,6 +35,11 @@ pub fn ranges_before(timestamp: u64, batch: u64) -> Option<u64> {
     None
 }
 
+/// Distances between timestamps that are tried, the most frequent ones.
+const MOST_DISTANCES: usize = 4;
+/// One of so many timestamps may be wrong, and yet be where a batch may be.
+const MOST_WRONG: usize = 16;
+
 /// The timestamps of a stream's batches, as far as they can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
@@ -42,6 +47,8 @@ pub(super) struct Grid {
     pub samples: u64,
     /// What those on the wire leave when they are divided by these.
     rest: u64,
+    /// Whether batches may be longer: those of narrowband are so many wideband ones.
+    longer: bool,
 }
 
 /// What is known of a stream.
@@ -55,54 +62,92 @@ pub(super) struct Known {
     pub asked: Option<u64>,
 }
 
+impl Known {
+    /// Whether an output of this shape may have batches of so many samples.
+    fn may_have(&self, samples: u64) -> bool {
+        samples.is_multiple_of(self.spectra) && samples * MOST_OVERSAMPLED >= self.wideband
+    }
+}
+
 impl Grid {
     /// The grid of timestamps in ascending order, and whether it is the one that is asked for. A
-    /// few timestamps may be wrong: it is that of most of them, or their most frequent distance.
+    /// few timestamps may be wrong: it is one that nearly all are on that can be on any. The one
+    /// that is asked for is tried first, then that of wideband, then the longest distance.
     pub(super) fn find(batches: &[u64], known: Known) -> (Self, bool) {
-        if let Some(asked) = known.asked.and_then(|samples| Self::fits(batches, samples)) {
-            return (asked, true);
-        }
-        let mut distances = BTreeMap::new();
-        for pair in batches.windows(2) {
-            *distances.entry(pair[1] - pair[0]).or_insert(0) += 1;
-        }
-        let most = distances.into_iter().max_by_key(|&(_, count)| count);
-        // Every second batch of an output with oversampling=2/1 begins where one of wideband may.
-        let oversampled = most.filter(|&(distance, count)| {
-            let hop = distance / known.spectra;
-            let is_hop = distance.is_multiple_of(known.spectra) && hop.is_multiple_of(2);
-            let is_dense = distance * MOST_OVERSAMPLED >= known.wideband;
-            let wideband = distance.is_multiple_of(known.wideband);
-            is_hop && is_dense && !wideband && 2 * count > batches.len() - 1
+        let asked = known.asked.and_then(|samples| Self::fits(batches, samples));
+        let wideband = Self::fits(batches, known.wideband);
+        let distances = distances(batches, known).into_iter().rev().map(|samples| {
+            let (rest, count) = most_frequent_rest(batches, samples);
+            (Self::of(samples, rest), count)
         });
-        let wideband = Self::fits(batches, known.wideband).filter(|_| oversampled.is_none());
-        let grid = wideband.unwrap_or_else(|| {
-            let samples = most.map_or(known.wideband, |(distance, _)| distance);
-            let (rest, _) = most_frequent_rest(batches, samples);
-            Self { samples, rest }
-        });
-        (grid, false)
+        let distances: Vec<_> = distances.collect();
+        let all = || asked.iter().chain(&wideband).chain(&distances);
+        let most = all().map(|&(_, count)| count).max().unwrap_or(0);
+        let found = all().find(|&&(_, count)| count + most / MOST_WRONG >= most);
+        let Some(&(grid, _)) = found else {
+            let (rest, _) = most_frequent_rest(batches, known.wideband);
+            return (Self::of(known.wideband, rest), false);
+        };
+        let is_asked = asked.is_some_and(|(asked, _)| asked == grid);
+        let longer = !is_asked && grid.samples == known.wideband;
+        (Self { longer, ..grid }, is_asked)
     }
 
-    /// The grid of batches of so many samples, if it is that of most timestamps.
-    fn fits(batches: &[u64], samples: u64) -> Option<Self> {
+    fn of(samples: u64, rest: u64) -> Self {
+        Self {
+            samples,
+            rest,
+            longer: false,
+        }
+    }
+
+    /// The grid of batches of so many samples, if it is that of most timestamps, and of how many.
+    fn fits(batches: &[u64], samples: u64) -> Option<(Self, usize)> {
         let even = batches.iter().filter(|&t| t % samples == 0).count();
         if 2 * even >= batches.len() {
-            return Some(Self { samples, rest: 0 });
+            return Some((Self::of(samples, 0), even));
         }
         // One alone would be on any such grid.
         let (rest, count) = most_frequent_rest(batches, samples);
         let most = count > 1 && 2 * count > batches.len();
-        (most && ranges_before(rest, samples).is_some()).then_some(Self { samples, rest })
+        let fits = most && ranges_before(rest, samples).is_some();
+        fits.then_some((Self::of(samples, rest), count))
     }
 
     /// Takes those away that are not on it, and makes multiples of the others.
     pub(super) fn keep(self, batches: &mut Vec<u64>) {
         batches.retain(|t| t % self.samples == self.rest);
-        let first = batches.first().copied().unwrap_or(0);
-        let before = ranges_before(first, self.samples).unwrap_or(0);
+        let Some(&first) = batches.first() else {
+            return;
+        };
+        let steps = batches.windows(2).map(|pair| pair[1] - pair[0]);
+        let common = steps.fold(0, gcd);
+        // A single step may be one over batches that are missing.
+        let longer = (self.longer && batches.len() > 2).then_some(common);
+        let longer = longer.and_then(|samples| ranges_before(first, samples));
+        let before = longer.or_else(|| ranges_before(first, self.samples));
+        let before = before.unwrap_or(0);
         batches.iter_mut().for_each(|t| *t += before);
     }
+}
+
+/// Distances, in ascending order, that may be those of batches: frequent ones between timestamps,
+/// and what two of these have in common, for where batches are missing no two may be neighbours.
+fn distances(batches: &[u64], known: Known) -> BTreeSet<u64> {
+    let mut counts = BTreeMap::new();
+    for pair in batches.windows(2) {
+        let distance = pair[1] - pair[0];
+        if known.may_have(distance) {
+            *counts.entry(distance).or_insert(0) += 1;
+        }
+    }
+    let mut frequent: Vec<(u64, usize)> = counts.into_iter().collect();
+    frequent.sort_by_key(|&(distance, count)| (Reverse(count), distance));
+    frequent.truncate(MOST_DISTANCES);
+    let pairs = frequent
+        .iter()
+        .flat_map(|&(a, _)| frequent.iter().map(move |&(b, _)| gcd(a, b)));
+    pairs.filter(|&samples| known.may_have(samples)).collect()
 }
 
 /// What most timestamps leave when they are divided by `samples`, and how many.
@@ -178,6 +223,61 @@ mod tests {
         let one = times(batch, 9..10);
         assert_eq!(kept(one.clone(), KNOWN), (WIDEBAND, false, one));
         assert!(kept(Vec::new(), KNOWN).2.is_empty());
+    }
+
+    /// Batches of which input was missing are not sent.
+    #[test]
+    fn batches_beside_missing_ones_are_kept() {
+        let missing: [&[u64]; 8] = [
+            &[0, 1, 3],
+            &[0, 2, 3],
+            &[0, 2, 5],
+            &[0, 3, 5],
+            &[1, 2, 4],
+            &[1, 2, 4, 7, 8],
+            &[2, 3, 5, 6],
+            &[0, 1, 2, 4, 6, 7, 9],
+        ];
+        for (numerator, denominator) in [(1, 1), (2, 1), (4, 3), (8, 7), (32, 27), (16, 1)] {
+            let batch = WIDEBAND / numerator * denominator;
+            for numbers in missing {
+                let batches = times(batch, numbers.iter().copied());
+                let expected = (batch, false, batches.clone());
+                assert_eq!(kept(batches, KNOWN), expected, "{numbers:?}");
+            }
+        }
+    }
+
+    /// Such as of a bit that was turned over: it is where a batch of another output may be.
+    #[test]
+    fn one_wrong_timestamp_of_many_does_not_matter() {
+        for (batch, wrong) in [
+            (WIDEBAND, WIDEBAND / 2),
+            (WIDEBAND * 7 / 8, WIDEBAND / 4),
+            (WIDEBAND * 27 / 4, WIDEBAND * 27 / 12),
+        ] {
+            let mut batches = times(batch, 0..40);
+            let right = batches.clone();
+            batches.insert(21, batches[20] + wrong);
+            assert_eq!(kept(batches, KNOWN), (batch, false, right));
+        }
+    }
+
+    /// A narrowband batch is so many wideband ones, of which 2^48 may be no multiple.
+    #[test]
+    fn the_engines_timestamps_are_told_of_narrowband_too() {
+        for decimation in [24, 27] {
+            let batch = decimation * WIDEBAND;
+            let first = Timestamp::WIRE_RANGE.div_ceil(batch);
+            let numbers = || [0, 1, 2, 4].map(|i| first + i);
+            let expected = numbers().map(|n| n * batch).to_vec();
+            let batches = times(batch, numbers());
+            assert_ne!(batches[0] % batch, 0);
+            assert_eq!(kept(batches, KNOWN), (WIDEBAND, false, expected));
+        }
+        // One step alone may be one over batches of wideband that are missing.
+        let two = times(WIDEBAND, [1, 4]);
+        assert_eq!(kept(two.clone(), KNOWN), (WIDEBAND, false, two));
     }
 
     #[test]
