@@ -15,11 +15,8 @@ const SPECTRA: u64 = 96;
 
 /// How flat the pass band is, and what is folded onto it.
 pub(super) fn filter(chain: &Chain, subject: &Subject) -> Measured {
-    let band = subject.pass_band();
-    let count = 24.min(band.len());
-    let places: Vec<usize> = (0..count)
-        .map(|i| band.start + i * (band.len() - 1) / (count - 1).max(1))
-        .collect();
+    let places = places(subject);
+    let count = places.len();
     let amplitude = 0.9 / count as f64;
     let tone = |frequency: f64| format!("cw({amplitude}, {frequency})");
     let flat: Vec<_> = places
@@ -83,13 +80,24 @@ pub(super) fn filter(chain: &Chain, subject: &Subject) -> Measured {
     ))
 }
 
+/// Channels of the pass band, evenly spread, in ascending order.
+fn places(subject: &Subject) -> Vec<usize> {
+    let band = subject.pass_band();
+    let count = 24.min(band.len());
+    (0..count)
+        .map(|i| band.start + i * (band.len() - 1) / (count - 1).max(1))
+        .collect()
+}
+
 /// Frequencies of the digitiser's band that fold onto channels, each with its channel: one of each
 /// band beside the output's, as far as there are channels and something of that band.
 fn folded(subject: &Subject, places: &[usize]) -> Vec<(usize, f64)> {
     let output = subject.width() * subject.channels() as f64;
     // Not at 0 Hz, nor at half the rate, where a tone has another power.
     let digitised = subject.width()..subject.rate() / 2.0 - subject.width();
-    let mut folds: Vec<_> = (-64..=64).filter(|&fold| fold != 0).collect();
+    // The highest first: of a part of a band at the upper edge only low channels have something.
+    let folds = (-64..=64).rev().filter(|&fold| fold != 0);
+    let mut folds: Vec<_> = folds.collect();
     let mut folded = Vec::new();
     for &place in places {
         let frequency = |&fold: &i32| subject.frequency(place as f64) + f64::from(fold) * output;
@@ -174,9 +182,7 @@ mod tests {
         };
         let text = format!("name=n,channels=1024,dst=239.11.0.0+7,{keys}");
         let subject = Subject::narrowband(&text, clock).expect("an output");
-        let band = subject.pass_band();
-        let places: Vec<_> = band.step_by(40).collect();
-        let folded = folded(&subject, &places[1..]);
+        let folded = folded(&subject, &places(&subject)[1..]);
         (subject, folded)
     }
 
@@ -197,6 +203,9 @@ mod tests {
         // All eight bands but the output's own have a part in it.
         let (_, folded) = of("centre_frequency=284M,decimation=8");
         assert!(folded.len() >= 7, "{folded:?}");
+        // Seven whole bands on either side, and half a band at either edge.
+        let (_, folded) = of("centre_frequency=428M,decimation=16,pass_bandwidth=32M");
+        assert_eq!(folded.len(), 16, "{folded:?}");
     }
 
     /// The whole band has no other beside it.
