@@ -17,6 +17,9 @@ const GAPS: f64 = 3.0;
 const MATCHES: &str =
     "Does the sender send frames? Are frequency, rate and level those of the receiver?";
 
+/// What mends that no samples come.
+const SENDS: &str = "Does the sender send, and to this address?";
+
 /// Frames that were found and not delivered.
 pub fn lost(counts: &Counts) -> u64 {
     counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
@@ -127,8 +130,11 @@ impl Recent {
             false => causes.extend(self.silence()),
             true if all == 0 => {
                 let what = ("no-frame", State::Bad);
-                let text = "no frame came".to_owned();
-                causes.push(cause(what, text, MATCHES, self.begun, 0));
+                let (text, mends) = match now.counts.samples {
+                    0 => ("no frame came: no samples came", SENDS),
+                    _ => ("no frame came", MATCHES),
+                };
+                causes.push(cause(what, text.to_owned(), mends, self.begun, 0));
             }
             true => {}
         }
@@ -168,25 +174,23 @@ impl Recent {
     /// No frame comes.
     fn silence(&self) -> Option<CauseShown> {
         let what = |state| ("no-frame", state);
-        let mends = MATCHES;
-        let send = "Does the sender send, and to this address?";
         match (self.frame, self.silent_since()) {
             (None, _) if self.samples_come() => {
                 let text = "no frame yet".to_owned();
-                Some(cause(what(State::Warning), text, mends, self.begun, 0))
+                Some(cause(what(State::Warning), text, MATCHES, self.begun, 0))
             }
             (None, _) => {
                 let text = "no frame yet: no samples come".to_owned();
-                Some(cause(what(State::Warning), text, send, self.begun, 0))
+                Some(cause(what(State::Warning), text, SENDS, self.begun, 0))
             }
             (_, None) => None,
             (_, Some(since)) if self.samples_come() => {
                 let text = "no frame comes".to_owned();
-                Some(cause(what(State::Bad), text, mends, since, 0))
+                Some(cause(what(State::Bad), text, MATCHES, since, 0))
             }
             (_, Some(since)) => {
                 let text = "no frame comes: no samples come".to_owned();
-                Some(cause(what(State::Bad), text, send, since, 0))
+                Some(cause(what(State::Bad), text, SENDS, since, 0))
             }
         }
     }
@@ -328,12 +332,21 @@ mod tests {
     /// As the report of the run has it; a level that is wrong is told beside it.
     #[test]
     fn a_stream_that_ended_without_frames_is_bad() {
-        let (recent, _) = said((1..=30).map(|s| at(s, 0, 0, 1000 * s)));
-        for level in [None, Some("clips".to_owned())] {
-            let verdict = recent.verdict(level.clone(), true);
-            let text = "ended: no frame came";
-            assert_eq!((verdict.state, &verdict.text[..]), (State::Bad, text));
-            assert_eq!(verdict.causes.len(), 1 + usize::from(level.is_some()));
+        let (came, _) = said((1..=30).map(|s| at(s, 0, 0, 1000 * s)));
+        let (nothing, _) = said((1..=30).map(|s| at(s, 0, 0, 0)));
+        let empty = Recent::new(100.0);
+        let none = "ended: no frame came: no samples came";
+        for (recent, text, mends) in [
+            (came, "ended: no frame came", MATCHES),
+            (nothing, none, SENDS),
+            (empty, none, SENDS),
+        ] {
+            for level in [None, Some("clips".to_owned())] {
+                let verdict = recent.verdict(level.clone(), true);
+                assert_eq!((verdict.state, &verdict.text[..]), (State::Bad, text));
+                assert_eq!(verdict.mends, mends);
+                assert_eq!(verdict.causes.len(), 1 + usize::from(level.is_some()));
+            }
         }
     }
 }
