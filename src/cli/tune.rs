@@ -303,7 +303,7 @@ fn revert(args: &RevertArgs) -> Result<(), Failure> {
     });
     if grub {
         println!(
-            "the kernel keeps the arguments that it was given, at the next boot too: run update-grub, then reboot"
+            "/etc/default/grub.d/karoo.cfg is as it was; the boot menu is not yet: run update-grub, then reboot"
         );
     }
     match whole.map_err(Failure::data)? {
@@ -331,6 +331,28 @@ fn report(applied: &Applied) -> bool {
         Outcome::Gone => println!("done: {target}: a reboot has undone it"),
         Outcome::Differs(now) => println!("DIFFERS: {target}: {now}, not {value}"),
         Outcome::Refused(why) => println!("REFUSED: {why}"),
+        Outcome::Fixed(why) => println!("fixed: {why}: the kernel manages it itself"),
     }
-    !matches!(outcome, Outcome::Done | Outcome::Gone)
+    !matches!(outcome, Outcome::Done | Outcome::Gone | Outcome::Fixed(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use host::tuning::Target;
+
+    use super::*;
+
+    /// Every host with NVMe has such interrupts: `karoo-host.service` is not to fail for them.
+    #[test]
+    fn what_the_kernel_manages_itself_is_no_failure() {
+        let path = "/proc/irq/9/smp_affinity_list".to_owned();
+        let mut applied = Applied {
+            target: Target::Value { path },
+            value: Some("0".to_owned()),
+            outcome: Outcome::Fixed("refused".to_owned()),
+        };
+        assert!(!report(&applied));
+        applied.outcome = Outcome::Refused("refused".to_owned());
+        assert!(report(&applied));
+    }
 }

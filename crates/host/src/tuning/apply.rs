@@ -24,6 +24,8 @@ pub enum Outcome {
     Done,
     /// The system refused; it is what it was.
     Refused(String),
+    /// The kernel manages it itself, and lets nobody change it.
+    Fixed(String),
     /// It is something else now.
     Differs(String),
     /// A reboot has undone it already.
@@ -97,12 +99,13 @@ pub fn apply(
         };
         journal.write(record.clone())?;
         let outcome = put(host, target, Some(&change.value));
-        if let Err(error) = &outcome {
+        let outcome = outcome.unwrap_or_else(|error| failed(target, &error));
+        if let Outcome::Refused(_) | Outcome::Fixed(_) = outcome {
             record.refused = true;
-            record.fixed = is_fixed(target, error);
+            record.fixed = matches!(outcome, Outcome::Fixed(_));
             journal.write(record)?;
         }
-        made(&report(outcome.unwrap_or_else(refused)));
+        made(&report(outcome));
     }
     Ok(())
 }
@@ -154,16 +157,28 @@ fn refused(error: HostError) -> Outcome {
     Outcome::Refused(error.to_string())
 }
 
+/// What became of a change that failed.
+fn failed(target: &Target, error: &HostError) -> Outcome {
+    match is_fixed(target, error) {
+        true => Outcome::Fixed(error.to_string()),
+        false => Outcome::Refused(error.to_string()),
+    }
+}
+
 /// Whether the kernel manages a value itself, and so refuses every change: interrupts of queues
-/// that it spread over CPUs. What else refuses may be this process's sandbox, or a driver that is
-/// busy.
+/// that it spread over CPUs. Linux says so by `EIO`, from 6.12 on by `EPERM`; whoever lacks the
+/// right cannot even open the file, by other numbers. What else refuses may be this process's
+/// sandbox, or a driver that is busy.
 fn is_fixed(target: &Target, error: &HostError) -> bool {
-    let of_interrupt = matches!(target, Target::Value { path } if path.starts_with("/proc/irq/"));
+    let of_interrupt = matches!(
+        target,
+        Target::Value { path } if path.starts_with("/proc/irq/") && path.ends_with("/smp_affinity_list")
+    );
     let code = match error {
         HostError::System { source, .. } => source.raw_os_error(),
         HostError::Program { .. } => None,
     };
-    of_interrupt && code == Some(libc::EIO)
+    of_interrupt && matches!(code, Some(libc::EIO | libc::EPERM))
 }
 
 /// Sets a value, if it is another, and reads it back.
@@ -188,17 +203,31 @@ mod tests {
 
     #[test]
     fn only_interrupts_that_the_kernel_manages_are_fixed() {
-        let [interrupt, governor] = ["/proc/irq/9/smp_affinity_list", "/sys/governor"]
-            .map(|path| Target::Value { path: path.into() });
+        let [interrupt, others, governor] = [
+            "/proc/irq/9/smp_affinity_list",
+            "/proc/irq/default_smp_affinity",
+            "/sys/governor",
+        ]
+        .map(|path| Target::Value { path: path.into() });
         for (target, code, fixed) in [
             (&interrupt, libc::EIO, true),
+            // Linux 6.12 and newer.
+            (&interrupt, libc::EPERM, true),
             (&interrupt, libc::EROFS, false),
-            (&interrupt, libc::EPERM, false),
+            (&interrupt, libc::EACCES, false),
             (&interrupt, libc::ENOSPC, false),
+            (&others, libc::EPERM, false),
             (&governor, libc::EIO, false),
+            (&governor, libc::EPERM, false),
         ] {
             let error = HostError::system(target, io::Error::from_raw_os_error(code));
-            assert_eq!(is_fixed(target, &error), fixed, "{error}");
+            let outcome = failed(target, &error);
+            assert_eq!(matches!(outcome, Outcome::Fixed(_)), fixed, "{outcome:?}");
+            assert_eq!(
+                matches!(outcome, Outcome::Refused(_)),
+                !fixed,
+                "{outcome:?}"
+            );
         }
     }
 }
