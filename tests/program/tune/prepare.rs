@@ -21,7 +21,7 @@ impl Host {
         host.program("karoo", r#"echo "$*" >> "$(dirname "$0")/../calls""#);
         host.program(
             "udevadm",
-            r#"case "$*" in *eth1) mkdir -p "$3" ;; *) exit 1 ;; esac"#,
+            r#"case "$*" in *eth1) mkdir -p "$3/device" ;; *) exit 1 ;; esac"#,
         );
         host.program("modprobe", "");
         host
@@ -121,10 +121,51 @@ fn interfaces_that_are_made_later_are_not_waited_for() {
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&output.stderr);
     for name in ["eth1.5", "bond0", "data"] {
-        let said = format!("DATA_INTERFACES: {name} is made only after this service");
+        let said = format!("DATA_INTERFACES: {name} is no NIC's");
         assert!(stderr.contains(&said), "{stderr}");
     }
     assert_eq!(calls, ["tune apply --yes --interface none runtime"]);
+}
+
+/// Whatever its name, and also when it is there because the service is restarted.
+#[test]
+fn only_interfaces_of_nics_are_tuned() {
+    let host = Host::new();
+    for name in ["vlan5", "eth1.5"] {
+        fs::create_dir_all(host.path().join("sys/class/net").join(name)).unwrap();
+    }
+    let conf = "TUNING=runtime\nDATA_INTERFACES='vlan5 eth1.5 br0 0000:41:00.0 eth1'\n";
+    let (output, calls) = host.prepare(conf);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    for said in [
+        "vlan5 is no NIC's, so it is made only after this service",
+        "eth1.5 is no NIC's, so it is made only after this service",
+        "there is no interface br0; see ip link. Of a VLAN, bond or bridge",
+        "0000:41:00.0 is a PCI address; those belong into VFIO_DEVICES",
+    ] {
+        assert!(stderr.contains(said), "no {said:?} in {stderr}");
+    }
+    assert_eq!(calls, ["tune apply --yes --interface eth1 runtime"]);
+}
+
+/// `karoo tune` does not know it by its address, and would change nothing at all.
+#[test]
+fn a_device_that_keeps_its_driver_does_not_keep_the_rest_from_being_tuned() {
+    let host = Host::new();
+    // Without an IOMMU.
+    let device = host.path().join("sys/bus/pci/devices/0000:42:00.0");
+    fs::create_dir_all(&device).unwrap();
+    std::os::unix::fs::symlink("../../drivers/ice", device.join("driver")).unwrap();
+    let conf = "TUNING=runtime\nVFIO_DEVICES='0000:42:00.0 0000:41:00.0'\n";
+    let (output, calls) = host.prepare(conf);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("0000:42:00.0 is behind no IOMMU"),
+        "{stderr}"
+    );
+    assert_eq!(calls, ["tune apply --yes --interface 0000:41:00.0 runtime"]);
 }
 
 /// As the operator finds them in the installed file, which no one turns into a page.
