@@ -1,6 +1,7 @@
 //! `karoo tune` on a recorded EPYC server, and for real on this machine where it may.
 
 mod machine;
+mod pages;
 mod prepare;
 
 use std::collections::BTreeMap;
@@ -245,29 +246,6 @@ fn apply_makes_it_so_and_revert_leaves_every_byte_as_it_was() {
     server.ended(0, &["apply", "runtime", "--yes"]);
     let said = server.ended(0, &["revert"]);
     assert!(!said.contains("update-grub"), "{said}");
-}
-
-/// The kernel's own number is of pages of 1 GiB there: with 1024 of them nothing would be left.
-#[test]
-fn huge_pages_are_of_two_mebibytes_whatever_the_default() {
-    let usual = "default_hugepagesz=1G hugepagesz=1G hugepages=8";
-    let record = host::record("milan")
-        .replace("ro quiet", &format!("ro quiet {usual}"))
-        .replace("2048kB/nr_hugepages = 2048", "2048kB/nr_hugepages = 0");
-    let server = Recorded::new(&format!("{record}proc/sys/vm/nr_hugepages = 8\n"));
-    assert_eq!(server.statuses("appliance")["huge-pages-at-boot"], ["miss"]);
-    server.ended(0, &["apply", "appliance", "--yes"]);
-    assert_eq!(server.file("proc/sys/vm/nr_hugepages"), "8\n");
-    let pages = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-    assert_eq!(server.file(pages), "1024\n");
-    let boot = |arguments: &str| {
-        let line = format!("ro {arguments}\n");
-        fs::write(server.root.path().join("proc/cmdline"), line).unwrap();
-        server.statuses("appliance")["huge-pages-at-boot"].join("")
-    };
-    assert_eq!(boot(&format!("hugepagesz=2M hugepages=1024 {usual}")), "ok");
-    assert_eq!(boot("hugepages=2048"), "ok");
-    assert_eq!(boot("default_hugepagesz=1G hugepages=2048"), "pending");
 }
 
 /// Each profile's arguments and limits stay when another one is applied.

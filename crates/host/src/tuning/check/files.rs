@@ -1,7 +1,7 @@
 //! Files of Karoo's own: arguments of the kernel, and limits of processes. Several profiles may add
 //! to one, and each leaves what others put there.
 
-use super::super::{Kind, Knob, Limit, Profile, Scope, Status, Target, Want};
+use super::super::{Entry, Kind, Knob, Limit, Profile, Scope, Status, Target, Want};
 use super::{Checker, fill};
 use crate::topology::CpuList;
 
@@ -15,10 +15,12 @@ const HEAD: &str = "# By karoo tune; karoo tune revert removes it.\n";
 /// What is before the arguments, and behind them.
 const LINE: [&str; 2] = ["GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX ", "\""];
 
-/// The argument for numbers of huge pages, of the size that the one before it says.
+/// The argument for numbers of huge pages, of the size that one before it says.
 const HUGE_PAGES: &str = "hugepages";
 /// The argument for that size.
 const PAGE_SIZE: &str = "hugepagesz";
+/// The argument for the size of those without another.
+const DEFAULT_SIZE: &str = "default_hugepagesz";
 /// The size that profiles mean unless they say another.
 const USUAL_SIZE: &str = "2M";
 
@@ -39,9 +41,11 @@ impl Checker<'_> {
         };
         knob.wanted = written(name, &wanted);
         let line = self.host.root().read("/proc/cmdline").unwrap_or_default();
-        let current = match name {
-            HUGE_PAGES => given_pages(&line, page_size(self.profile, id)),
-            _ => given(&line, name),
+        let is_pages = name == HUGE_PAGES;
+        let size = page_size(self.profile, id);
+        let current = match is_pages {
+            true => given_pages(&line, size),
+            false => given(&line, name),
         };
         let cpus = |text: &str| -> Option<CpuList> {
             let is_word = |part: &&str| part.starts_with(|c: char| c.is_alphabetic());
@@ -51,6 +55,7 @@ impl Checker<'_> {
         };
         let least = wanted.starts_with(">=").then(|| wanted.parse::<Want>());
         let same = |current: &String| match &least {
+            Some(Ok(least)) if is_pages => least.is_met(&total(current)) == Some(true),
             Some(least) => least
                 .as_ref()
                 .is_ok_and(|least| least.is_met(current) == Some(true)),
@@ -59,7 +64,12 @@ impl Checker<'_> {
             }
             None => *current == wanted,
         };
-        if let Some(value) = current.last() {
+        // Of most arguments given twice the kernel takes the last; of numbers of pages, the first.
+        let taken = match is_pages {
+            true => current.first(),
+            false => current.last(),
+        };
+        if let Some(value) = taken {
             knob.current = written(name, value);
         }
         let target = Target::Own {
@@ -69,8 +79,32 @@ impl Checker<'_> {
         let new = arguments_file(&file, &arguments(self.profile, self.scope));
         let folder = self.host.root().path("/etc/default/grub.d");
         knob.status = Status::Miss;
-        if current.iter().any(same) {
+        let is_ok = match is_pages {
+            true => taken.is_some_and(same),
+            false => current.iter().any(same),
+        };
+        // The host's own number, which stands before ours.
+        let own = || {
+            let text = self.host.root().read("/etc/default/grub");
+            let own = given_pages(&own_line(&text.unwrap_or_default()), size);
+            own.into_iter().next().filter(|own| !same(own))
+        };
+        if is_ok {
             knob.status = Status::Ok;
+        } else if let Some(own) = is_pages.then(own).flatten() {
+            let text = format!(
+                "the kernel takes the first number of a size: change hugepages={own} in /etc/default/grub to {}, then \
+                 update-grub, then reboot",
+                wanted.trim_start_matches(">=")
+            );
+            knob.remedy = Some(text);
+        } else if is_pages && current.iter().skip(1).any(same) {
+            let text = format!(
+                "the kernel takes the first number of a size: take {} off its command line where the boot loader has it \
+                 (grep -r hugepages /etc/default), then update-grub, then reboot",
+                knob.current
+            );
+            knob.remedy = Some(text);
         } else if file == new {
             knob.status = Status::Pending;
             knob.remedy = Some("update-grub, then reboot".to_owned());
@@ -126,34 +160,41 @@ impl Checker<'_> {
     }
 }
 
-/// A profile's arguments; a number of huge pages is in one with its size.
+/// A profile's arguments, as they are on a command line.
 fn arguments(profile: &Profile, scope: &Scope) -> Vec<String> {
-    let mut all = String::new();
-    for entry in &profile.entries {
-        let Kind::KernelArgument { name, value } = &entry.kind else {
-            continue;
-        };
-        let Some(value) = fill(value, scope) else {
-            continue;
-        };
-        // The kernel's own default may be 1 GiB.
-        if name == HUGE_PAGES && page_size(profile, &entry.id).is_none() {
-            all += &format!("{PAGE_SIZE}={USUAL_SIZE} ");
-        }
-        all += &written(name, &value);
-        all.push(' ');
-    }
-    split(&all)
+    let words = kernel_arguments(&profile.entries)
+        .filter_map(|(name, value)| Some(written(name, &fill(value, scope)?)));
+    split(&words.collect::<Vec<_>>().join(" "))
 }
 
-/// The size of huge pages that the profile says before this entry.
-fn page_size<'a>(profile: &'a Profile, id: &str) -> Option<&'a str> {
-    let before = profile.entries.iter().take_while(|entry| entry.id != id);
-    let size = before.filter_map(|entry| match &entry.kind {
-        Kind::KernelArgument { name, value } if name == PAGE_SIZE => Some(&value[..]),
+/// Names and values of the kernel's arguments among a profile's entries.
+fn kernel_arguments(entries: &[Entry]) -> impl Iterator<Item = (&str, &str)> {
+    entries.iter().filter_map(|entry| match &entry.kind {
+        Kind::KernelArgument { name, value } => Some((&name[..], &value[..])),
         _ => None,
-    });
-    size.last()
+    })
+}
+
+/// The size of huge pages that a number in this entry is of.
+fn page_size<'a>(profile: &'a Profile, id: &str) -> &'a str {
+    let end = profile.entries.iter().position(|entry| entry.id == id);
+    let before = &profile.entries[..end.unwrap_or(0)];
+    let last = sized(kernel_arguments(before), USUAL_SIZE).last();
+    last.map_or(USUAL_SIZE, |(size, ..)| size)
+}
+
+/// Arguments, each with the size of huge pages that a number there is of; `first` is that of a
+/// number before all sizes.
+fn sized<'a>(
+    arguments: impl Iterator<Item = (&'a str, &'a str)>,
+    first: &'a str,
+) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+    arguments.scan(first, |size, (name, value)| {
+        if [PAGE_SIZE, DEFAULT_SIZE].contains(&name) {
+            *size = value;
+        }
+        Some((*size, name, value))
+    })
 }
 
 /// An argument as it is on the command line.
@@ -164,16 +205,19 @@ fn written(name: &str, value: &str) -> String {
     }
 }
 
-/// Arguments apart; a number of huge pages stays with its size.
+/// Arguments apart; each number of huge pages is in one with its size, for the kernel's own default
+/// may be another.
 fn split(line: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    for word in line.split_whitespace() {
-        match all.last_mut() {
-            Some(size) if parts(word).0 == HUGE_PAGES && parts(size).0 == PAGE_SIZE => {
-                *size += &format!(" {word}");
-            }
-            _ => all.push(word.to_owned()),
+    for (size, name, value) in sized(line.split_whitespace().map(parts), USUAL_SIZE) {
+        let word = written(name, value);
+        if name != HUGE_PAGES {
+            all.push(word);
+            continue;
         }
+        let size = written(PAGE_SIZE, size);
+        all.retain(|one| *one != size);
+        all.push(format!("{size} {word}"));
     }
     all
 }
@@ -186,10 +230,9 @@ fn parts(argument: &str) -> (&str, &str) {
 /// What there is one of: huge pages of each size, and each other argument.
 fn name_of(argument: &str) -> String {
     let first = argument.split(' ').next().unwrap_or_default();
-    match parts(first).0 {
-        HUGE_PAGES => format!("{PAGE_SIZE}={USUAL_SIZE}"),
-        PAGE_SIZE => first.to_owned(),
-        name => name.to_owned(),
+    match parts(first) {
+        (PAGE_SIZE, size) => format!("{PAGE_SIZE}={:?}", bytes(size)),
+        (name, _) => name.to_owned(),
     }
 }
 
@@ -200,21 +243,35 @@ fn given(line: &str, name: &str) -> Vec<String> {
     ours.map(|(_, value)| value.to_owned()).collect()
 }
 
-/// Numbers of huge pages of a size on the kernel's command line.
-fn given_pages(line: &str, size: Option<&str>) -> Vec<String> {
-    let default = given(line, "default_hugepagesz").pop();
-    let mut current = default.unwrap_or_else(|| USUAL_SIZE.to_owned());
-    let mut numbers = Vec::new();
-    for (name, value) in line.split_whitespace().map(parts) {
-        match name {
-            PAGE_SIZE | "default_hugepagesz" => current = value.to_owned(),
-            HUGE_PAGES if bytes(&current) == bytes(size.unwrap_or(USUAL_SIZE)) => {
-                numbers.push(value.to_owned());
-            }
-            _ => {}
-        }
-    }
-    numbers
+/// Numbers of huge pages of a size on the kernel's command line, of which it takes the first.
+fn given_pages(line: &str, size: &str) -> Vec<String> {
+    let default = given(line, DEFAULT_SIZE).into_iter().next();
+    let default = default.unwrap_or_else(|| USUAL_SIZE.to_owned());
+    let words = sized(line.split_whitespace().map(parts), &default);
+    let numbers = words.filter(|(of, name, _)| *name == HUGE_PAGES && bytes(of) == bytes(size));
+    numbers.map(|(.., value)| value.to_owned()).collect()
+}
+
+/// How many that is, of all nodes if it says how many of each (`0:512,1:512`).
+fn total(pages: &str) -> String {
+    let node = |part: &str| part.rsplit(':').next()?.parse::<u64>().ok();
+    let sum: Option<u64> = pages.split(',').map(node).sum();
+    sum.map_or_else(|| pages.to_owned(), |sum| sum.to_string())
+}
+
+/// Arguments of the kernel in `/etc/default/grub`, which stand before those of Karoo's file.
+fn own_line(text: &str) -> String {
+    let line = |line: &str| {
+        line.trim()
+            .strip_prefix("GRUB_CMDLINE_LINUX=")
+            .map(str::to_owned)
+    };
+    let line = text
+        .lines()
+        .filter_map(line)
+        .next_back()
+        .unwrap_or_default();
+    line.trim_matches(['"', '\'']).to_owned()
 }
 
 /// A size as the kernel takes it.
@@ -231,11 +288,13 @@ fn bytes(text: &str) -> Option<u64> {
 /// The file of arguments with these among them.
 fn arguments_file(old: &str, ours: &[String]) -> String {
     let [before, behind] = LINE;
-    let line = |line: &str| Some(split(line.strip_prefix(before)?.strip_suffix(behind)?));
-    let there = old.lines().find_map(line).unwrap_or_default();
-    match merged(&there, ours, name_of) {
-        None => old.to_owned(),
-        Some(all) => format!("{HEAD}{before}{}{behind}\n", all.join(" ")),
+    let line = |line| str::strip_suffix(str::strip_prefix(line, before)?, behind);
+    let line = old.lines().find_map(line).unwrap_or_default();
+    let there = split(line);
+    let all = merged(&there, ours, name_of).unwrap_or(there);
+    match all.join(" ") {
+        all if all == line => old.to_owned(),
+        all => format!("{HEAD}{before}{all}{behind}\n"),
     }
 }
 
@@ -340,13 +399,50 @@ mod tests {
     /// The number is that of the size before it, or of the kernel's default.
     #[test]
     fn huge_pages_are_counted_by_their_size() {
-        let counted = |line: &str, size| given_pages(line, size).join(",");
-        assert_eq!(counted("ro hugepages=1024 quiet", None), "1024");
+        let counted = |line: &str, size| given_pages(line, size).join(" ");
+        assert_eq!(counted("ro hugepages=1024 quiet", "2M"), "1024");
         let usual = "default_hugepagesz=1G hugepagesz=1G hugepages=8";
-        assert_eq!(counted(usual, None), "");
-        assert_eq!(counted(usual, Some("1024M")), "8");
+        assert_eq!(counted(usual, "2M"), "");
+        assert_eq!(counted(usual, "1024M"), "8");
         let both = "hugepages=4 hugepagesz=2M hugepages=2000 default_hugepagesz=1G";
-        assert_eq!(counted(both, None), "2000");
-        assert_eq!(counted(both, Some("1G")), "4");
+        assert_eq!(counted(both, "2M"), "2000");
+        assert_eq!(counted(both, "1G"), "4");
+        let twice = "hugepages=0:512,1:512 hugepagesz=2048K hugepages=256";
+        assert_eq!(counted(twice, "2M"), "0:512,1:512 256");
+        assert_eq!([total("0:512,1:512"), total("x")], ["1024", "x"]);
+    }
+
+    /// Whichever argument says the size, however, and wherever before the number.
+    #[test]
+    fn huge_pages_are_written_with_their_size() {
+        for (line, pieces) in [
+            (
+                "hugepages=8 iommu=pt",
+                &["hugepagesz=2M hugepages=8", "iommu=pt"][..],
+            ),
+            (
+                "default_hugepagesz=1G hugepages=8",
+                &["default_hugepagesz=1G", "hugepagesz=1G hugepages=8"],
+            ),
+            (
+                "hugepagesz=1G iommu=pt hugepages=8 hugepagesz=2M",
+                &["iommu=pt", "hugepagesz=1G hugepages=8", "hugepagesz=2M"],
+            ),
+        ] {
+            assert_eq!(split(line), pieces);
+            assert_eq!(split(&pieces.join(" ")), pieces);
+        }
+        let pages = split("hugepagesz=2M hugepages=1024");
+        let large = split("hugepagesz=1G iommu=pt hugepages=8");
+        let both = arguments_file(&arguments_file("", &pages), &large);
+        assert_eq!(
+            both,
+            file("hugepagesz=2M hugepages=1024 iommu=pt hugepagesz=1G hugepages=8")
+        );
+        let in_kib = split("hugepagesz=2048K hugepages=512");
+        assert_eq!(
+            arguments_file(&arguments_file("", &pages), &in_kib),
+            file("hugepagesz=2048K hugepages=512")
+        );
     }
 }
