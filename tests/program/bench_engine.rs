@@ -146,7 +146,8 @@ fn a_bench_that_does_not_fit_memory_names_the_way_out() {
         "--rx-descriptors 65535: packet buffers of all engines would take",
         "MiB are available",
         "fewer --engines",
-        "sysctl vm.nr_hugepages=",
+        "HUGE_PAGES_2M=",
+        "| sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
     ] {
         assert!(stderr.contains(words), "no {words:?} in {stderr}");
     }

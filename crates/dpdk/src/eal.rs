@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use ground::TscClock;
 use ground::os::allowed_cpus;
 
-use super::error::Errno;
+use super::error::{Errno, have_pages};
 use super::lcore::{Lcore, LcoreId};
 
 /// What to start EAL with.
@@ -68,7 +68,8 @@ pub enum EalError {
     AlreadyStarted,
     /// Too few huge pages.
     #[error(
-        "{needed_mib} MiB of huge pages are required, {free_mib} MiB are free: echo {pages} > {MORE_PAGES}"
+        "{needed_mib} MiB of huge pages are required, {free_mib} MiB are free: {}",
+        have_pages(*.pages)
     )]
     NoHugePages {
         /// Wanted.
@@ -291,9 +292,10 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
 /// Sizes of huge pages, and how many of each there are and are free.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
-/// Where the number of those of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's default
-/// size, which may be 1 GiB.
-pub(super) const MORE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+/// How there come to be free huge pages of so much, beside those that other programs have.
+pub fn have_huge_pages(mib: usize) -> String {
+    have_pages(taken_huge_pages(Path::new(HUGE_PAGES)) + mib.div_ceil(2))
+}
 
 /// Huge pages of 2 MiB that programs have.
 fn taken_huge_pages(folder: &Path) -> usize {
@@ -479,7 +481,7 @@ mod tests {
         };
         let error = Eal::init(&config).expect_err("a pebibyte is not there");
         let pages = (1 << 29) + taken_huge_pages(Path::new(HUGE_PAGES));
-        let words = format!("are free: echo {pages} > {MORE_PAGES}");
+        let words = format!("are free: {}", have_pages(pages));
         assert!(error.to_string().contains(&words), "{error}");
     }
 

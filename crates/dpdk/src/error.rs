@@ -3,7 +3,18 @@
 use std::ffi::{CStr, CString};
 use std::fmt;
 
-use super::eal::MORE_PAGES;
+/// Where the number of huge pages of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's default
+/// size, which may be 1 GiB.
+const MORE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+/// How a host comes to have so many huge pages of 2 MiB, for all programs together: for good, and
+/// until the next boot. A shell opens files without the rights of `sudo echo`.
+pub(super) fn have_pages(pages: usize) -> String {
+    format!(
+        "have {pages} huge pages of 2 MiB: HUGE_PAGES_2M={pages} in /etc/karoo/host.conf, then systemctl restart karoo-host; \
+         or until the next boot: echo {pages} | sudo tee {MORE_PAGES}"
+    )
+}
 
 /// An error number with DPDK's text for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,9 +117,8 @@ pub enum DpdkError {
     },
     /// DPDK's memory is used up.
     #[error(
-        "{what} takes {needed_mib} MiB, which DPDK has not left: it has {memory}. Ask for fewer or smaller rings, or give it \
-         more: echo {} > {MORE_PAGES}",
-        .memory.pages_for(*.needed_mib)
+        "{what} takes {needed_mib} MiB, which DPDK has not left: it has {memory}. Ask for fewer or smaller rings, or {}",
+        have_pages(.memory.pages_for(*.needed_mib))
     )]
     NoMemory {
         /// What it is for.
@@ -220,7 +230,9 @@ mod tests {
                 },
             };
             let text = error.to_string();
-            let words = format!("echo {pages} > {MORE_PAGES}");
+            let words = format!("HUGE_PAGES_2M={pages} in /etc/karoo/host.conf,");
+            assert!(text.contains(&words), "{text}");
+            let words = format!("echo {pages} | sudo tee {MORE_PAGES}");
             assert!(text.ends_with(&words), "{text}");
         }
     }

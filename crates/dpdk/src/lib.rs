@@ -47,7 +47,9 @@ mod split;
 mod start;
 
 pub use device::{Device, DeviceInfo};
-pub use eal::{Eal, EalConfig, EalError, HugePages, free_huge_pages_mib, plain_mib};
+pub use eal::{
+    Eal, EalConfig, EalError, HugePages, free_huge_pages_mib, have_huge_pages, plain_mib,
+};
 pub use error::{DpdkError, Errno, Memory};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
 pub use flow::{FlowError, FlowRule, Flows, QueueId};

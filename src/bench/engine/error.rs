@@ -26,11 +26,9 @@ pub enum BenchError {
     Memory(#[from] MemoryError),
     /// It would not fit.
     #[error(
-        "{0}, or ask for fewer --engines or --rx-queues; huge pages are not counted: sysctl vm.nr_hugepages={pages} would \
-         have room for the packet buffers",
-        pages = .1
+        "{0}, or ask for fewer --engines or --rx-queues; huge pages are not counted. For packet buffers, {1}"
     )]
-    NoRoom(DemandError, usize),
+    NoRoom(DemandError, String),
     /// A stage of an engine failed.
     #[error(transparent)]
     Stage(#[from] StageError),

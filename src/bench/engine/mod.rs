@@ -29,7 +29,7 @@ pub use report::{BenchCounts, CoreCount, EnergyRate, EngineBench, Latency, Probe
 pub use watched::{LookCounts, WatchedBench, WatchedLatency, WatchedRound};
 
 use cpus::Cpus;
-use dpdk::{Eal, EalConfig, free_huge_pages_mib, plain_mib};
+use dpdk::{Eal, EalConfig, free_huge_pages_mib, have_huge_pages, plain_mib};
 use ground::StopFlag;
 use ground::os::run_on;
 use measure::Bench;
@@ -109,6 +109,5 @@ fn check_memory(options: &BenchOptions, configs: &[EngineConfig]) -> Result<(), 
             value: options.rx_descriptors(),
         });
     }
-    let pages = needed_mib.div_ceil(2);
-    Demand::check(demands).map_err(|error| BenchError::NoRoom(error, pages))
+    Demand::check(demands).map_err(|error| BenchError::NoRoom(error, have_huge_pages(needed_mib)))
 }

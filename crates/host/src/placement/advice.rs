@@ -253,14 +253,13 @@ impl Warnings {
         }
     }
 
-    /// DPDK's memory: of an engine that starts, in what is free; else of all, in what there is.
+    /// DPDK's memory of an engine that starts, in what is free.
     fn huge_pages(&mut self, machine: &Machine, wishes: &[Wishes], engines: &[EnginePlan]) {
         /// The size of those that are advised, in KiB.
         const ADVISED: u64 = 2048;
-        let starting = wishes.iter().any(|wishes| wishes.starting);
         let mut needed: BTreeMap<usize, u64> = BTreeMap::new();
         let engines = engines.iter().zip(wishes);
-        for (engine, _) in engines.filter(|(_, wishes)| wishes.starting == starting) {
+        for (engine, _) in engines.filter(|(_, wishes)| wishes.starting) {
             let packets = engine.buffers.iter().filter(|b| b.what == PACKET_BUFFERS);
             for buffer in packets {
                 *needed.entry(buffer.node).or_default() += buffer.bytes;
@@ -268,34 +267,33 @@ impl Warnings {
         }
         for (node, bytes) in needed {
             let sizes = machine.nodes.get(&node).map(|node| &node.huge_pages);
-            let usable = sizes.into_iter().flatten().map(|(kib, (all, free))| {
-                let pages = if starting { free } else { all };
-                kib * 1024 * pages
-            });
-            let usable = usable.max().unwrap_or(0);
-            if usable < bytes {
-                let (all, free) = sizes
+            let free = sizes.into_iter().flatten();
+            let free = free.map(|(kib, (_, free))| kib * 1024 * free);
+            let free = free.max().unwrap_or(0);
+            if free < bytes {
+                let (all, unused) = sizes
                     .and_then(|sizes| sizes.get(&ADVISED))
                     .copied()
                     .unwrap_or_default();
                 // The number is that of all programs together: what others have stays theirs.
-                let taken = if starting {
-                    all.saturating_sub(free)
-                } else {
-                    0
-                };
-                let folder = match machine.nodes.len() {
-                    ..=1 => "/sys/kernel/mm".to_owned(),
-                    _ => format!("/sys/devices/system/node/node{node}"),
+                let pages = all.saturating_sub(unused) + bytes.div_ceil(ADVISED << 10);
+                let nodes = machine.nodes.len().max(1) as u64;
+                let (where_to, spread, folder) = match nodes {
+                    1 => (String::new(), "", "/sys/kernel/mm".to_owned()),
+                    _ => (
+                        format!(" on node {node}"),
+                        ", which are spread over the nodes",
+                        format!("/sys/devices/system/node/node{node}"),
+                    ),
                 };
                 let text = format!(
-                    "packet buffers on node {node} take {} MiB, {} MiB of huge pages are {}there: they come from \
-                     ordinary memory, which NICs that leave the kernel cannot use. \
-                     echo {} > {folder}/hugepages/hugepages-{ADVISED}kB/nr_hugepages",
+                    "packet buffers on node {node} take {} MiB, {} MiB of huge pages are free there: they come from \
+                     ordinary memory, which NICs that leave the kernel cannot use. Have {pages} huge pages of 2 MiB{where_to}: \
+                     HUGE_PAGES_2M={} in /etc/karoo/host.conf{spread}, then systemctl restart karoo-host; or until the next \
+                     boot: echo {pages} | sudo tee {folder}/hugepages/hugepages-{ADVISED}kB/nr_hugepages",
                     bytes >> 20,
-                    usable >> 20,
-                    if starting { "free " } else { "" },
-                    taken + bytes.div_ceil(ADVISED << 10)
+                    free >> 20,
+                    pages * nodes,
                 );
                 self.add("huge-pages", text);
             }

@@ -185,26 +185,26 @@ fn an_engine_that_starts_needs_free_pages_for_itself_alone() {
         node.huge_pages = [(2048, (all, free)), (1 << 20, (0, 0))].into();
         machine.clone()
     };
-    // Three of four run, and all of them.
+    // Three of four run; nobody starts.
     assert_eq!(told(&pages(800, 200), Some(3)), None);
-    assert_eq!(told(&pages(800, 0), None), None);
+    assert_eq!(told(&pages(0, 0), None), None);
     let text = told(&pages(800, 150), Some(3)).unwrap();
     assert!(
         text.contains("take 400 MiB, 300 MiB of huge pages are free there")
-            && text.ends_with("echo 850 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"),
-        "{text}"
-    );
-    let text = told(&pages(799, 799), None).unwrap();
-    assert!(
-        text.contains("take 1600 MiB, 1598 MiB of huge pages are there")
-            && text.contains("echo 800 >"),
+            && text.contains("HUGE_PAGES_2M=850 in /etc/karoo/host.conf, then")
+            && text.ends_with(
+                "echo 850 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+            ),
         "{text}"
     );
     let mut two = pages(0, 0);
     two.nodes.insert(1, two.nodes[&0].clone());
     let text = told(&two, Some(0)).unwrap();
     assert!(
-        text.ends_with("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"),
+        text.contains("Have 200 huge pages of 2 MiB on node 0: HUGE_PAGES_2M=400 in")
+            && text.ends_with(
+                "200 | sudo tee /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+            ),
         "{text}"
     );
 }
