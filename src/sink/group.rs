@@ -97,7 +97,7 @@ pub(super) type Merged = BTreeMap<(Engine, usize, Place), Substream>;
 pub(super) fn merge(found: BTreeMap<Route, Substream>) -> Merged {
     let mut sorted: Vec<_> = found.into_iter().collect();
     sorted.sort_by_key(|((src, dst), _)| (*src, dst.port(), *dst.ip()));
-    // Where no spectra came the engine is that of the destination before: a source may have several.
+    // Where no spectra came the engine is that of the destination before: a source may have more.
     let mut numbers = BTreeMap::new();
     // Of a capture of the last destinations alone, no spectra tell whose descriptors these are.
     let mut bare = BTreeMap::new();

@@ -295,61 +295,41 @@ fn timestamps_go_on_where_those_on_the_wire_wrap() {
     }
 }
 
-/// Each has an address and counts of its own; the first sends descriptors and stop heaps of all.
+/// Each has an address and counts of its own; the first sends descriptors and stop heaps of all. Of
+/// an engine that was up before, there are no descriptors.
 #[test]
 fn what_comes_of_two_interfaces_is_one_stream() {
     let half = SUBSTREAMS / 2;
-    let mut one = Sender {
-        block: 0..half,
-        ..Sender::new()
-    };
-    let mut other = Sender {
-        block: half..SUBSTREAMS,
-        next: (1 << 40) + FENG,
-        ..Sender::new()
-    };
-    one.descriptors();
-    for batch in [0, 1, 2] {
-        one.batch(batch);
-        other.batch(batch);
+    for described in [true, false] {
+        let mut one = Sender {
+            block: 0..half,
+            ..Sender::new()
+        };
+        let mut other = Sender {
+            block: half..SUBSTREAMS,
+            next: (1 << 40) + FENG,
+            ..Sender::new()
+        };
+        if described {
+            one.descriptors();
+        }
+        for batch in [0, 1, 2] {
+            one.batch(batch);
+            other.batch(batch);
+        }
+        one.sent.extend(other.sent);
+        one.stop();
+        let report = read(&one.sent, SinkOptions::default()).unwrap();
+        assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
+        assert!(report.ignored.is_empty(), "{:?}", report.ignored);
+        assert_eq!(report.streams.len(), 1);
+        let stream = &report.streams[0];
+        assert_eq!((stream.channels, stream.heaps), (CHANNELS, 12));
+        assert_eq!((stream.feng_id, stream.array_size), (FENG, Some(ARRAY)));
+        let control = (stream.descriptor_heaps, stream.stop_heaps);
+        assert_eq!(control, (if described { 4 } else { 0 }, 4));
+        assert_eq!(stream.notes.is_empty(), described, "{:?}", stream.notes);
     }
-    one.sent.extend(other.sent);
-    one.stop();
-    let report = read(&one.sent, SinkOptions::default()).unwrap();
-    assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
-    assert_eq!(report.streams.len(), 1);
-    let stream = &report.streams[0];
-    assert_eq!((stream.channels, stream.heaps), (CHANNELS, 12));
-    assert_eq!((stream.feng_id, stream.array_size), (FENG, Some(ARRAY)));
-    assert_eq!((stream.descriptor_heaps, stream.stop_heaps), (4, 4));
-    assert!(stream.notes.is_empty(), "{:?}", stream.notes);
-}
-
-/// Of an engine that was up before, there are no descriptors: stop heaps belong to it all the same.
-#[test]
-fn the_first_interface_stops_what_comes_of_the_second() {
-    let half = SUBSTREAMS / 2;
-    let mut one = Sender {
-        block: 0..half,
-        ..Sender::new()
-    };
-    let mut other = Sender {
-        block: half..SUBSTREAMS,
-        next: (1 << 40) + FENG,
-        ..Sender::new()
-    };
-    for batch in [0, 1, 2] {
-        one.batch(batch);
-        other.batch(batch);
-    }
-    one.sent.extend(other.sent);
-    one.stop();
-    let report = read(&one.sent, SinkOptions::default()).unwrap();
-    assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
-    assert_eq!(report.streams.len(), 1);
-    let stream = &report.streams[0];
-    assert_eq!((stream.heaps, stream.stop_heaps), (12, 4));
-    assert!(report.ignored.is_empty(), "{:?}", report.ignored);
 }
 
 #[test]
