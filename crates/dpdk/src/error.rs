@@ -3,8 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::fmt;
 
-/// Where the number of huge pages of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's default
-/// size, which may be 1 GiB.
+/// Where the number of huge pages of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's
+/// default size, which may be 1 GiB.
 const MORE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 /// How a host comes to have so many huge pages of 2 MiB, for all programs together: for good, and

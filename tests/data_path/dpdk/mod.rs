@@ -203,7 +203,7 @@ fn a_pool_beyond_dpdks_memory_is_refused_with_the_way_out() {
         "'too-large' of 16777216 mbufs takes 1",
         "DPDK has not left",
         "MiB of huge pages",
-        "> /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+        "| sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
     ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
