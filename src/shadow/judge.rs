@@ -20,8 +20,11 @@ use super::sums::Cell;
 /// A sum is no chance beyond so many times the root of its terms' squares: 2.5·10⁻¹⁴.
 const BEYOND: f64 = 8.0;
 /// Shares of the amplitude, or radians, up to which single precision and the dither's own grain are
-/// an explanation.
+/// an explanation: of all channels together.
 const TOLERANCE: f64 = 1e-4;
+/// The same of one channel. A digitiser's signal that repeats repeats each of its values on a tie,
+/// and with it the sign of a difference.
+const TOLERANCE_OF_ONE: f64 = 1e-3;
 /// Parts that differ by more than one: so many, and this share of a channel's samples.
 const APART: (u64, f64) = (8, 2e-3);
 /// As [`APART`], over a band.
@@ -104,8 +107,8 @@ pub fn judge(cells: &[Cell], bandwidth: f64) -> Option<Finding> {
 }
 
 /// Whether a sum is neither chance nor too little to matter.
-fn is_beyond(sum: f64, squares: f64, scale: f64) -> bool {
-    sum.abs() > BEYOND * squares.sqrt() && sum.abs() > TOLERANCE * scale
+fn is_beyond(sum: f64, squares: f64, least: f64) -> bool {
+    sum.abs() > BEYOND * squares.sqrt() && sum.abs() > least
 }
 
 fn is_apart(apart: u64, samples: u64, (count, share): (u64, f64)) -> bool {
@@ -113,9 +116,9 @@ fn is_apart(apart: u64, samples: u64, (count, share): (u64, f64)) -> bool {
 }
 
 fn is_odd(cell: &Cell) -> bool {
-    let power = cell.power();
-    is_beyond(cell.louder(), cell.power_squares, 2.0 * power)
-        || is_beyond(cell.turned as f64, cell.turn_squares, power)
+    let least = TOLERANCE_OF_ONE * cell.power();
+    is_beyond(cell.louder(), cell.power_squares, 2.0 * least)
+        || is_beyond(cell.turned as f64, cell.turn_squares, least)
         || is_apart(cell.apart, cell.samples, APART)
 }
 
@@ -132,9 +135,10 @@ fn is_odd_together<'a>(cells: impl Iterator<Item = (usize, &'a Cell)>, channels:
         squares += place * place * cell.turn_squares;
         scale += place * place * cell.power();
     }
-    is_beyond(all.louder(), all.power_squares, 2.0 * power)
-        || is_beyond(all.turned as f64, all.turn_squares, power)
-        || is_beyond(slope, squares, scale)
+    let least = TOLERANCE * power;
+    is_beyond(all.louder(), all.power_squares, 2.0 * least)
+        || is_beyond(all.turned as f64, all.turn_squares, least)
+        || is_beyond(slope, squares, TOLERANCE * scale)
         || is_apart(all.apart, all.samples, APART_ALL)
 }
 

@@ -102,6 +102,24 @@ fn values_off_by_one_at_random_are_no_difference() {
     assert_eq!(judge(&sums.0[0], BANDWIDTH), None);
 }
 
+/// A digitiser's signal of 128 spectra comes a hundred times. One of its values is on a tie, which
+/// the engines round to different sides each time.
+#[test]
+fn one_value_that_differs_in_each_repetition_is_no_difference() {
+    let mut cells = sums(PLAIN, PLAIN, 20.0, 128, 5);
+    let mut differing = Sums::new(1);
+    differing.add_heap((0, 1), OutputBits::Eight, &[20, 20, 1, 1], &[21, 20, 1, 1]);
+    cells[3].add(&differing.0[0][0]);
+    let mut all = vec![Cell::default(); CHANNELS];
+    for _ in 0..100 {
+        all.iter_mut()
+            .zip(&cells)
+            .for_each(|(all, cell)| all.add(cell));
+    }
+    assert!(all[3].turned.abs() as f64 > BEYOND * all[3].turn_squares.sqrt());
+    assert_eq!(judge(&all, BANDWIDTH), None);
+}
+
 fn one_percent(k: usize, _: usize) -> Complex64 {
     Complex64::new(if k == 11 { 1.01 } else { 1.0 }, 0.0)
 }

@@ -31,7 +31,7 @@ impl Bench {
         }
     }
 
-    /// So many batches of samples of 20 counts; what came has `more` counts in channel 5.
+    /// So many batches of samples of 2 counts; what came has `more` counts in channel 5.
     fn pass(&mut self, batches: u64, more: u8) {
         for _ in 0..batches {
             let timestamp = self.batch * 128;
@@ -41,7 +41,7 @@ impl Bench {
                 panic!("late");
             };
             for k in 0..16 {
-                let (ours, mut theirs) = ([20u8; 16], [20u8; 16]);
+                let (ours, mut theirs) = ([2u8; 16], [2u8; 16]);
                 if k == 5 {
                     theirs.iter_mut().step_by(4).for_each(|re| *re += more);
                 }
