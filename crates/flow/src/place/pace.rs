@@ -112,10 +112,9 @@ mod tests {
             .collect();
         let paces = measure_paces(&cpus, None, Duration::from_millis(20));
         assert_eq!(paces.len(), cpus.len());
-        assert!(
-            paces.iter().all(|pace| (0.05..10.0).contains(pace)),
-            "{paces:?}"
-        );
+        // How large they are is up to what else the machine does.
+        let told = paces.iter().all(|pace| pace.is_finite() && *pace >= 0.05);
+        assert!(told, "{paces:?}");
         // No such CPU: nothing is known of it, or of the others.
         let unknown = [cpus[0], 100_000];
         assert_eq!(
