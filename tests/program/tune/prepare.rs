@@ -116,11 +116,12 @@ fn interfaces_that_are_made_later_are_not_waited_for() {
         "udevadm",
         r#"echo "waits for $3" >> "$(dirname "$0")/../calls""#,
     );
-    let (output, calls) =
-        host.prepare("TUNING=runtime\nDATA_INTERFACES='eth1.5 bond0 data'\nHUGE_PAGES_2M=0\n");
+    let (output, calls) = host.prepare(
+        "TUNING=runtime\nDATA_INTERFACES='eth1.5 bond0 vlan5 br0 data'\nHUGE_PAGES_2M=0\n",
+    );
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    for name in ["eth1.5", "bond0", "data"] {
+    for name in ["eth1.5", "bond0", "vlan5", "br0", "data"] {
         let said = format!("DATA_INTERFACES: {name} is no NIC's");
         assert!(stderr.contains(&said), "{stderr}");
     }
@@ -131,17 +132,17 @@ fn interfaces_that_are_made_later_are_not_waited_for() {
 #[test]
 fn only_interfaces_of_nics_are_tuned() {
     let host = Host::new();
-    for name in ["vlan5", "eth1.5"] {
+    for name in ["lan", "eth1.5"] {
         fs::create_dir_all(host.path().join("sys/class/net").join(name)).unwrap();
     }
-    let conf = "TUNING=runtime\nDATA_INTERFACES='vlan5 eth1.5 br0 0000:41:00.0 eth1'\n";
+    let conf = "TUNING=runtime\nDATA_INTERFACES='lan eth1.5 feed 0000:41:00.0 eth1'\n";
     let (output, calls) = host.prepare(conf);
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&output.stderr);
     for said in [
-        "vlan5 is no NIC's, so it is made only after this service",
+        "lan is no NIC's, so it is made only after this service",
         "eth1.5 is no NIC's, so it is made only after this service",
-        "there is no interface br0; see ip link. Of a VLAN, bond or bridge",
+        "there is no interface feed; see ip link. Of a VLAN, bond or bridge",
         "0000:41:00.0 is a PCI address; those belong into VFIO_DEVICES",
     ] {
         assert!(stderr.contains(said), "no {said:?} in {stderr}");
