@@ -44,7 +44,7 @@ pub use shared::{SharedReader, SharedWriter};
 pub use stop::Stop;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
 use pipe::Pipe;
@@ -67,11 +67,8 @@ impl Address {
 
     /// Opens an output.
     pub fn writer(&self, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
-        const BUFFER: usize = 1 << 16;
         Ok(match self {
-            Address::File(path) => {
-                Box::new(BufWriter::with_capacity(BUFFER, Pipe::create(path, stop)?))
-            }
+            Address::File(path) => Pipe::create(path, stop)?,
             // Without the standard library's buffer, which is for lines of text: what comes out
             // block by block goes on block by block.
             Address::Standard => Pipe::write_to(open(io::stdout())?, stop)?,

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -13,6 +13,9 @@ use super::stop::{LAST, LOOK, Stop, takes_nothing};
 
 /// Bytes that a pipe which others opened takes without blocking when it is ready for any.
 const AT_ONCE: usize = libc::PIPE_BUF;
+
+/// Bytes that are written to a file at once.
+const BUFFER: usize = 1 << 16;
 
 /// An open file that may have nothing to read yet, or no room.
 pub(super) struct Pipe {
@@ -59,13 +62,9 @@ impl Pipe {
 
     /// To write to what others opened.
     pub fn write_to(file: File, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
-        Pipe::writer(file, AT_ONCE, stop)
-    }
-
-    fn writer(file: File, at_once: usize, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
         Ok(match file.metadata()?.is_file() {
             true => Box::new(file),
-            false => Box::new(Pipe::new(file, at_once, stop)),
+            false => Box::new(Pipe::new(file, AT_ONCE, stop)),
         })
     }
 
@@ -76,7 +75,9 @@ impl Pipe {
         Pipe::read_from(options.open(path)?, stop)
     }
 
-    /// Opens a path to write to: a file is made anew, and a named pipe waits for its reader.
+    /// Opens a path to write to: a file is made anew, and a named pipe waits for its reader. A file
+    /// is written many blocks at once. A pipe is not, for its reader would wait for blocks that are
+    /// there.
     pub fn create(path: &Path, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
@@ -93,7 +94,13 @@ impl Pipe {
                     }
                     std::thread::sleep(LOOK);
                 }
-                opened => return Pipe::writer(opened?, usize::MAX, stop),
+                opened => {
+                    let file = opened?;
+                    return Ok(match file.metadata()?.is_file() {
+                        true => Box::new(BufWriter::with_capacity(BUFFER, file)),
+                        false => Box::new(Pipe::new(file, usize::MAX, stop)),
+                    });
+                }
             }
         }
     }

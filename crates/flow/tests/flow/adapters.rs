@@ -335,6 +335,20 @@ fn a_stop_ends_named_pipes_that_wait() {
 
 #[cfg(unix)]
 #[test]
+fn a_named_pipe_gives_at_once_what_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = named_pipe(&folder);
+    let stop = Stop::new();
+    let mut reader = address(&path).reader(&stop).unwrap();
+    let mut writer = address(&path).writer(&Stop::new()).unwrap();
+    writer.write_all(&[1, 2]).unwrap();
+    // It gives what is there, and waits for nothing.
+    stop.set();
+    assert_eq!(reader.read(&mut [0; 9]).unwrap(), 2);
+}
+
+#[cfg(unix)]
+#[test]
 fn rings_of_two_sizes_and_rings_without_a_writer_are_told() {
     let name = format!("karoo-flow-sizes-{}", std::process::id());
     for (own, others) in [(4096, 64), (64, 4096)] {
