@@ -76,6 +76,7 @@ pub(super) fn history(
             "complex initial samples for {kind}, which is real"
         )));
     }
+    initial.fit(kind.scalar).map_err(Mismatch::of_parameter)?;
     Ok((0..past)
         .map(|index| Value::build(kind, |_| initial.at(index)))
         .collect())
@@ -298,7 +299,11 @@ impl Node for Lut {
         if self.table.is_complex() && self.output == Scalar::Bool {
             return Err("a table of bool has no complex entries".into());
         }
-        Ok(())
+        match self.between {
+            // What comes out lies between entries, which are no outputs themselves.
+            Lookup::Linear => Ok(()),
+            Lookup::Below | Lookup::Nearest => self.table.fit(self.output),
+        }
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         want(inputs, "real", |kind| !kind.complex)?;

@@ -168,7 +168,7 @@ impl Node for Modulate {
         if self.output == Scalar::Bool {
             Err("points are not bool".into())
         } else {
-            Ok(())
+            self.points.fit(self.output)
         }
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
@@ -210,6 +210,16 @@ impl Node for Demodulate {
     }
     fn inputs(&self) -> usize {
         1
+    }
+    fn check(&self) -> Result<(), String> {
+        let last = self.points.len() - 1;
+        if Number::Int(last as i128).fits(self.output) {
+            return Ok(());
+        }
+        Err(format!(
+            "symbols up to {last}, which no {} is: give another type, or fewer points",
+            self.output.name()
+        ))
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         Ok(vec![Type::of(self.output).vector(common_len(inputs)?)])

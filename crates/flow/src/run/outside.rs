@@ -71,12 +71,12 @@ fn guarded<T>(
 }
 
 /// Fills `bytes` as far as the reader goes, or up to what `wanted` says after each piece: it may
-/// take very long where little comes at a time.
+/// take very long where little comes at a time. What came before an error counts.
 fn fill(
     reader: &mut dyn Read,
     bytes: &mut [u8],
     wanted: impl Fn() -> usize,
-) -> std::io::Result<usize> {
+) -> (usize, std::io::Result<()>) {
     let mut filled = 0;
     loop {
         let end = wanted().min(bytes.len());
@@ -87,10 +87,10 @@ fn fill(
             Ok(0) => break,
             Ok(more) => filled += more,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return (filled, Err(error)),
         }
     }
-    Ok(filled)
+    (filled, Ok(()))
 }
 
 impl Inlet {
@@ -168,8 +168,12 @@ impl Inlet {
             bytes.clear();
             bytes.resize(samples * size, 0);
             let wanted = || if ends() { 0 } else { due() * size };
-            let fill = || fill(reader.as_mut(), bytes, wanted);
-            let read = guarded(&port.path, "read", fill)?;
+            let fill = || Ok(fill(reader.as_mut(), bytes, wanted));
+            let (read, done) = guarded(&port.path, "read", fill)?;
+            if let Err(failure) = guarded(&port.path, "read", || done) {
+                // The input ends here, and what has come of it is still to go out.
+                control.tell(failure);
+            }
             let (whole, torn) = (read / size, read % size);
             let due = due();
             // An input that ends within a sample is an error, unless somebody asked for the end.

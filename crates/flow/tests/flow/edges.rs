@@ -4,7 +4,10 @@
 use std::io::{Cursor, Read};
 use std::sync::mpsc::{Receiver, channel};
 
-use karoo_flow::nodes::{Convert, Counter, Delay, Logic, LogicOp, Machine};
+use karoo_flow::nodes::{
+    Convert, Counter, Delay, Demodulate, Fir, Logic, LogicOp, Lookup, Lut, Machine, Modulate,
+    constellation,
+};
 use karoo_flow::run::Handle;
 use karoo_flow::{
     Builder, Executor, Graph, Interpreter, Literals, Ratio, Registry, Rounding, Scalar, Settings,
@@ -172,6 +175,36 @@ fn whole_samples_before_a_torn_one_come_out() {
     }
 }
 
+/// Gives what it has, and then fails.
+struct Fails(Cursor<Vec<u8>>);
+
+impl Read for Fails {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(bytes)? {
+            0 => Err(std::io::ErrorKind::ConnectionReset.into()),
+            some => Ok(some),
+        }
+    }
+}
+
+#[test]
+fn whole_samples_before_an_input_fails_come_out() {
+    for block in [16, 1024, 65_536] {
+        let settings = Settings {
+            block,
+            ..Settings::default()
+        };
+        let executor = Executor::new(&chain(), settings).unwrap();
+        let bytes: Vec<u8> = (0..100_003u32).map(|n| (n % 60) as u8).collect();
+        let mut out = Vec::new();
+        let reader = Fails(Cursor::new(bytes.clone()));
+        let run = executor.prepare(vec![Box::new(reader)], vec![Box::new(&mut out)]);
+        let failure = run.unwrap().run().unwrap_err();
+        assert!(failure.text.contains("cannot be read"), "{failure}");
+        assert!(out == bytes[..100_000], "{block}: {} bytes", out.len());
+    }
+}
+
 /// Gives a sample at a time, and asks for an end.
 struct Asks {
     handle: Receiver<Handle>,
@@ -271,6 +304,37 @@ fn numbers_that_a_type_has_not_are_refused() {
     };
     let text = unmade(small, |_, x| x.then(late));
     assert!(text.contains("128 is given"), "{text}");
+    let fir = |initial: Literals| Fir {
+        taps: 1.into(),
+        initial,
+        output: None,
+    };
+    let text = unmade(small, |_, x| x.then(fir(300.into())));
+    assert!(text.contains("300 is given"), "{text}");
+    let table: Literals = [300, 2].into();
+    for between in [Lookup::Below, Lookup::Nearest] {
+        let lut = Lut {
+            first: 0.0,
+            step: 1.0,
+            table: table.clone(),
+            between,
+            output: Scalar::I8,
+        };
+        let text = unmade(small, |_, x| x.then(lut));
+        assert!(text.contains("300 is given"), "{text}");
+    }
+    let modulate = Modulate {
+        points: [0.7, -0.7].into(),
+        output: Scalar::I16,
+    };
+    let text = unmade(small, |_, x| x.then(modulate));
+    assert!(text.contains("0.7 is given"), "{text}");
+    let demodulate = Demodulate {
+        points: constellation(8).unwrap(),
+        output: Scalar::I8,
+    };
+    let text = unmade(Type::F32, |_, x| x.then(demodulate));
+    assert!(text.contains("symbols up to 255"), "{text}");
     let bytes = Type::of(Scalar::U8);
     let text = unmade(bytes, |g, x| x + g.constant(bytes, -1));
     assert!(text.contains("-1 is given"), "{text}");
