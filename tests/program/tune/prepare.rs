@@ -236,3 +236,28 @@ fn packages_are_built_with_what_finds_their_libraries() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("apt install dpkg-dev"), "{stderr}");
 }
+
+/// A folder such as `~` has a `bin` of its own.
+#[test]
+fn bundles_are_made_in_folders_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let [goal, programs] = ["goal", "programs"].map(|name| folder.path().join(name));
+    let own = goal.join("bin/own");
+    fs::create_dir_all(goal.join("bin")).unwrap();
+    fs::write(&own, "").unwrap();
+    // Nothing is built: of programs there are the script's first ones.
+    fs::create_dir(&programs).unwrap();
+    for name in ["bash", "dirname", "mkdir", "ls", "rm"] {
+        std::os::unix::fs::symlink(format!("/usr/bin/{name}"), programs.join(name)).unwrap();
+    }
+    let output = Command::new("/usr/bin/bash")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/bundle"))
+        .arg(&goal)
+        .env("PATH", &programs)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("has other files: name a new"), "{stderr}");
+    assert!(own.exists());
+}
