@@ -1,9 +1,9 @@
 //! Requests in a file, each for the time when the output reaches its timestamp.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use ground::files::read_limited;
 use ground::{SampleClock, Timestamp, TscClock};
 use katcp::{Message, MessageKind, Refusal, Response};
 
@@ -38,7 +38,9 @@ pub enum RequestsError {
     },
 }
 
-/// Bytes of a file of requests, at most: a thousand sets of the gains of 65536 channels.
+/// Bytes of a line, at most: several times the gains of 65536 channels.
+const MOST_LINE: u64 = 16 << 20;
+/// Bytes of a file of requests, at most: a thousand sets of such gains.
 const MOST_BYTES: u64 = 8 << 30;
 
 /// Requests in the order of their timestamps; those of one timestamp in the order of their lines.
@@ -56,21 +58,40 @@ impl Requests {
     /// Reads lines of `TIMESTAMP ?request arguments`. Blank lines and those that begin with # are
     /// skipped.
     pub fn read(path: &Path) -> Result<Self, RequestsError> {
-        let text = read_limited(path, MOST_BYTES).map_err(|source| RequestsError::Read {
+        let unread = |source| RequestsError::Read {
             path: path.to_owned(),
             source,
-        })?;
-        let mut requests = Vec::new();
-        for (line, text) in (1..).zip(text.split(|&byte| byte == b'\n')) {
-            let text = text.trim_ascii();
-            if text.is_empty() || text[0] == b'#' {
-                continue;
+        };
+        let mut file = BufReader::new(File::open(path).map_err(unread)?);
+        let (mut requests, mut bytes, mut line) = (Vec::new(), Vec::new(), 0);
+        let mut left = MOST_BYTES;
+        // Line by line: a device or a capture, given by mistake, is refused by its first.
+        loop {
+            bytes.clear();
+            let most = &mut (&mut file).take(MOST_LINE);
+            let length = most.read_until(b'\n', &mut bytes).map_err(unread)? as u64;
+            if length == 0 {
+                break;
             }
-            let (at, message) = parse(text).map_err(|what| RequestsError::Line {
+            line += 1;
+            let refused = |what| RequestsError::Line {
                 path: path.to_owned(),
                 line,
                 what,
+            };
+            if length == MOST_LINE {
+                let most = MOST_LINE >> 20;
+                return Err(refused(format!("it has {most} MiB or more")));
+            }
+            left = left.checked_sub(length).ok_or_else(|| {
+                let why = format!("has more than {} GiB; use several runs", MOST_BYTES >> 30);
+                unread(io::Error::new(io::ErrorKind::FileTooLarge, why))
             })?;
+            let text = bytes.trim_ascii();
+            if text.is_empty() || text[0] == b'#' {
+                continue;
+            }
+            let (at, message) = parse(text).map_err(refused)?;
             let message = message.to_vec();
             requests.push(Request { line, at, message });
         }
@@ -231,5 +252,13 @@ mod tests {
             assert!(error.contains(what), "{error}");
         }
         assert!(read("").unwrap().is_empty());
+        let long = format!("7 ?gain w 0\n7 ?gain w {}", "0".repeat(MOST_LINE as usize));
+        for error in [read(&long), Requests::read(Path::new("/dev/zero"))] {
+            let error = error.unwrap_err().to_string();
+            assert!(
+                error.contains(": it has 16 MiB or more; a line is"),
+                "{error}"
+            );
+        }
     }
 }
