@@ -8,13 +8,15 @@
 //! * [`CaptureScan`]: what the head of a capture says; [`SourceLcore`]: a capture into rx queues;
 //! * [`Throttle`]: whether the kernel would stop the engine's threads;
 //! * [`drain`]: how long the engine's end may take;
-//! * [`EnergyMeter`]: what the GPU and the host's processors take.
+//! * [`EnergyMeter`]: what the GPU and the host's processors take;
+//! * [`stop_on_signal`]: a run that a signal ends in order.
 
 mod builder;
 mod compute;
 mod demand;
 mod drain;
 mod energy;
+mod interrupt;
 mod realtime;
 mod scan;
 mod source;
@@ -29,6 +31,7 @@ pub use compute::{
 pub use demand::{Available, Demand, DemandError};
 pub use drain::drain;
 pub use energy::{DeviceEnergy, EnergyMeter};
+pub use interrupt::{ignores_hangup, on_signal, stop_on_signal};
 pub use realtime::Throttle;
 pub use scan::{CaptureScan, ScanError};
 pub use source::{CaptureFeed, CaptureProgress, SourceLcore};

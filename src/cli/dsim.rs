@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dsp::SampleBits;
-use ground::{SampleClock, counted};
+use ground::{SampleClock, StopFlag, counted};
 use katcp::reading::unix_now;
 use nix::sys::statvfs::statvfs;
 use rand::{RngCore, SeedableRng};
@@ -15,7 +15,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
 use super::{Failure, Files, examples};
-use crate::assembly::Demand;
+use crate::assembly::{Demand, stop_on_signal};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
     AiomonitorOptions, ConfigError, Cpu, ServeOptions, doubt_about_rate, doubt_about_sync_time,
@@ -33,8 +33,8 @@ use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 /// file
 ///
 /// With --interface it takes the command line of katgpucbf's dsim and goes on until it is told to
-/// end. SIGINT, SIGTERM and ?halt end it. Exit codes: 0 ended as told, or all was written; 1 the
-/// run failed; 2 the command line is wrong.
+/// end. SIGINT, SIGTERM and ?halt end it; before a capture file is whole, they leave none. Exit
+/// codes: 0 ended as told, or all was written; 1 the run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::DSIM)]
 #[group(id = "to", required = true, args = ["output", "interface"])]
@@ -244,7 +244,6 @@ impl DsimArgs {
         Failure::usage(ConfigError::new(names.join(", "), "missing", rule, way_out))
     }
 
-    /// Heaps per polarisation that were asked for.
     /// Says what of the clock is odd.
     pub fn tell_doubts(&self, config: &DigitiserConfig) {
         let rate = doubt_about_rate(config.clock.adc_sample_rate);
@@ -254,6 +253,7 @@ impl DsimArgs {
         }
     }
 
+    /// Heaps per polarisation that were asked for.
     fn heaps(&self, adc_sample_rate: f64) -> Result<Option<u64>, Failure> {
         let samples = match self.seconds {
             Some(seconds) if seconds.is_finite() && seconds > 0.0 => {
@@ -347,9 +347,15 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let heaps = args.heaps(config.clock.adc_sample_rate)?;
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
     check_room(path, Digitiser::capture_bytes(&config, heaps))?;
-    let Some(windows) = progress::windows(&config, &config.signals, config.period, || false) else {
-        return Ok(());
+    let stop = StopFlag::default();
+    stop_on_signal(&stop, CaptureWriter::part_of(path));
+    let interrupted = || {
+        let why = format!("--output {}: interrupted, and not written", path.display());
+        Failure::data(why)
     };
+    let is_told = || stop.is_set();
+    let windows = progress::windows(&config, &config.signals, config.period, is_told);
+    let windows = windows.ok_or_else(interrupted)?;
     let digitiser = Digitiser::of(config.clone(), windows);
     let ledger = Ledger::default();
     let stream = args
@@ -367,9 +373,17 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let total = heaps.saturating_mul(config.dests.len() as u64);
     let mut progress = SimProgress::new("writing heaps", total);
     let frames = digitiser
-        .write(stream.inspect(|_| progress.step()), &mut capture)
+        .write(
+            stream
+                .take_while(|_| !stop.is_set())
+                .inspect(|_| progress.step()),
+            &mut capture,
+        )
         .map_err(Failure::data)?;
     drop(progress);
+    if stop.is_set() {
+        return Err(interrupted());
+    }
     capture.finish().map_err(Failure::data)?;
     let samples = heaps.saturating_mul(args.heap_samples as u64);
     tracing::info!(

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::{fs, io, process};
+use std::{io, process};
 
 use karoo_flow::adapters::Stop;
 use live::Site;
@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::Failure;
 use super::frame::StopReason;
 use super::log::LogLevel;
+use crate::assembly::ignores_hangup;
 use crate::metrics::{Scrape, site};
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.
@@ -184,14 +185,6 @@ impl Signals {
             let _ = ends.try_send(StopReason::Signal(name));
         }
     }
-}
-
-/// Whether SIGHUP is ignored: what a process inherits, until it listens itself.
-fn ignores_hangup() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Waits for the signal; for ever if there is none.

@@ -1,11 +1,10 @@
 //! The lcores of a replay, the engine, and the report.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use std::{fs, process};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
@@ -25,7 +24,7 @@ use super::requests;
 use crate::assembly::{
     BackendKind, BackendRequest, CaptureFeed, CaptureProgress, Compute, ComputeError, Demand,
     DemandError, EngineBuilder, Reception, RunningEngine, RxStage, SourceLcore, StageError, Stages,
-    Threads, Transmission, open_backend,
+    Threads, Transmission, open_backend, stop_on_signal,
 };
 use crate::cpu::Workers;
 use crate::engine::steer::{ControlHandle, EnqueueError, Gains, Published, RequestQueues};
@@ -40,8 +39,6 @@ use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
 use crate::send::{SourceAddress, TxPools};
 
-/// Exit code of a run that a second signal ended.
-const INTERRUPTED: i32 = 130;
 /// Packets that each rx ring holds: a power of two less one.
 const RX_RING: usize = 511;
 /// Packets that the tx ring holds: a power of two less one.
@@ -140,7 +137,7 @@ pub fn run(
     let opened = open_backend(&wanted, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = StopFlag::default();
-    stop_on_signal(&abort, &options.output);
+    stop_on_signal(&abort, CaptureWriter::part_of(&options.output));
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
     // The stages', the source and the recorder.
     let lcores = Stages::lcores(plan.queues.len(), 1) + 2;
@@ -174,24 +171,6 @@ pub fn run(
         })
         .collect();
     Ok((report, spectra))
-}
-
-/// Lets an interrupt end the run as a failed one, so that no file is left behind.
-/// The first signal ends the run between two chunks, the second at once.
-fn stop_on_signal(abort: &StopFlag, output: &Path) {
-    let (abort, part) = (abort.clone(), CaptureWriter::part_of(output));
-    let handler = ctrlc::set_handler(move || {
-        if abort.is_set() {
-            if let Some(part) = &part {
-                let _ = fs::remove_file(part);
-            }
-            process::exit(INTERRUPTED);
-        }
-        abort.set();
-    });
-    if let Err(error) = handler {
-        tracing::warn!(%error, "an interrupt will leave an unfinished file");
-    }
 }
 
 /// Mbufs that frames may be in: all rx rings, and a burst per rx lcore and the source's batches.

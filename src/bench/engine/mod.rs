@@ -36,7 +36,7 @@ use measure::Bench;
 use rig::Rig;
 use watched::Servers;
 
-use crate::assembly::{BackendRequest, Demand, EnergyMeter, open_backend};
+use crate::assembly::{BackendRequest, Demand, EnergyMeter, on_signal, open_backend};
 use crate::config::EngineConfig;
 use crate::cpu::Workers;
 use crate::gpu::Tune;
@@ -47,7 +47,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     let cpus = Cpus::assign(options)?;
     let abort = StopFlag::default();
     let handler = abort.clone();
-    if let Err(error) = ctrlc::set_handler(move || handler.set()) {
+    if let Err(error) = on_signal(move || handler.set()) {
         tracing::warn!(%error, "an interrupt will end the process without a report");
     }
     let wanted = BackendRequest {

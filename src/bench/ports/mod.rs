@@ -18,6 +18,7 @@ pub use options::{PortsOptions, Search};
 pub use report::{PortTrial, PortsReport};
 use rig::Rig;
 
+use crate::assembly::on_signal;
 use crate::ports::{Interface, InterfaceError, PortError, PresetError};
 
 /// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard
@@ -72,7 +73,7 @@ pub fn run(options: &PortsOptions) -> Result<PortsReport, PortsError> {
     }
     let abort = StopFlag::default();
     let handler = abort.clone();
-    if let Err(error) = ctrlc::set_handler(move || handler.set()) {
+    if let Err(error) = on_signal(move || handler.set()) {
         tracing::warn!(%error, "an interrupt will end the process without a report");
     }
     let rig = Rig::start(options, &send, &recv, abort)?;
