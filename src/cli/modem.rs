@@ -40,8 +40,9 @@ enum Modem {
     /// Send a file as frames: bytes to samples
     ///
     /// Three samples make a symbol. The last frame is padded, and its header has the length of what
-    /// is used. Exit codes: 0 all was sent; 1 an input or an output failed; 2 the command line is
-    /// wrong.
+    /// is used. SIGINT, SIGTERM and SIGHUP end it behind a frame. Exit codes: 0 all was sent, or a
+    /// stream without an end was ended; 1 an input or an output failed, or a signal came before the
+    /// end of a file; 2 the command line is wrong.
     #[command(after_help = examples::MODEM_TX)]
     Tx(Box<tx::TxArgs>),
     /// Receive frames: samples to bytes
@@ -54,8 +55,10 @@ enum Modem {
     /// Do to samples what a radio and its surroundings do
     ///
     /// In this order: gain, sample clock and delay, frequency and phase, paths or fading, noise, IQ
-    /// imbalance, DC, converter. The same options give the same samples. Exit codes: 0 all went
-    /// through; 1 an input or an output failed; 2 the command line is wrong.
+    /// imbalance, DC, converter. The same options give the same samples. SIGINT, SIGTERM and SIGHUP
+    /// end it. Exit codes: 0 all went through, of standard input until it was
+    /// ended; 1 an input or an output failed, or a signal came before the end of a file; 2 the
+    /// command line is wrong.
     #[command(after_help = examples::MODEM_CHANNEL)]
     Channel(Box<channel::ChannelArgs>),
     /// Send over a simulated channel in real time: text as it is typed, or files
@@ -82,10 +85,9 @@ impl ModemArgs {
     /// Whether it starts its log by itself.
     pub fn runs_for_long(&self) -> bool {
         match &self.what {
-            Modem::Tx(args) => args.is_live(),
             Modem::Rx(args) => args.is_live(),
-            Modem::Link(_) => true,
-            Modem::Channel(_) | Modem::Ber(_) | Modem::Bench(_) => false,
+            Modem::Tx(_) | Modem::Channel(_) | Modem::Link(_) => true,
+            Modem::Ber(_) | Modem::Bench(_) => false,
         }
     }
 }

@@ -122,6 +122,84 @@ fn a_signal_ends_standard_input_behind_what_has_come() {
 }
 
 #[test]
+fn a_signal_ends_what_sends_into_a_pipe_behind_a_frame() {
+    let room = Room::new(10);
+    let message = room.at("message");
+    let tx = |more: &[&str]| started(&[&["modem", "tx", "-o", "-"][..], more].concat());
+    // Of a file, which is not sent whole, and of a pipe that nobody ends.
+    for (more, code) in [
+        (&["-i", &message, "--repeat", "1000000"][..], 1),
+        (&["-i", "-"], 0),
+    ] {
+        let mut child = tx(more);
+        let stdin = child.stdin.take();
+        if code == 0 {
+            let bytes = vec![7; 100_000];
+            stdin.as_ref().unwrap().write_all(&bytes).unwrap();
+        }
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 100_000]).unwrap();
+        interrupt(&child);
+        let mut rest = Vec::new();
+        stdout.read_to_end(&mut rest).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(" of qpsk, "), "{said}");
+        assert_eq!((100_000 + rest.len()) % 8, 0);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_channel_behind_whole_samples() {
+    let mut child = started(&["modem", "channel", "-i", "-", "-o", "-"]);
+    let mut stdin = child.stdin.take().unwrap();
+    // More than is read at once.
+    stdin.write_all(&vec![0; 132_000]).unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 8]).unwrap();
+    interrupt(&child);
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).unwrap();
+    refused(&child.wait_with_output().unwrap(), 0, "samples in");
+    drop(stdin);
+    assert_eq!(rest.len() % 8, 0);
+}
+
+#[test]
+fn who_has_no_reader_any_more_says_what_was_done() {
+    let room = Room::new(2000);
+    let (message, air) = (room.at("message"), room.at("air.cf32"));
+    let frames = fs::read(&air).unwrap();
+    let rows: [(&[&str], &[u8], &str); 3] = [
+        (
+            &["tx", "-i", &message, "-o", "-"],
+            &[],
+            "bytes sent until then",
+        ),
+        (
+            &["rx", "-i", "-", "-o", "-"],
+            &frames,
+            "bytes received until then",
+        ),
+        (
+            &["channel", "-i", &air, "-o", "-"],
+            &[],
+            "samples read until then",
+        ),
+    ];
+    for (args, given, wanted) in rows {
+        let mut child = started(&[&["modem"], args].concat());
+        drop(child.stdout.take());
+        let mut stdin = child.stdin.take().unwrap();
+        // It may end before it has all.
+        let _ = stdin.write_all(given);
+        drop(stdin);
+        refused(&child.wait_with_output().unwrap(), 1, wanted);
+    }
+}
+
+#[test]
 fn as_many_frames_come_out_as_are_wanted_by_any_threads() {
     let room = Room::new(2000);
     let message = fs::read(room.at("message")).unwrap();

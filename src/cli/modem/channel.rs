@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use ground::counted;
 use karoo_modem::channel::{
     Channel, ChannelSettings, Converter, Fading, IqImbalance, Path, Profile, Setting, SettingError,
 };
@@ -13,6 +14,7 @@ use num_complex::{Complex32, Complex64};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::ending::{Watch, after};
 use super::samples::{self, file, is_standard};
 use crate::cli::Failure;
 use crate::config::units::hertz;
@@ -335,7 +337,9 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         let why = "--json with --output -: samples go to standard output; name a file";
         return Err(Failure::usage(why));
     }
-    let mut input = samples::read(&args.input, args.format, args.full_scale)?;
+    let watch = Watch::start(true, None)?;
+    let stop = watch.stop();
+    let mut input = samples::read(&args.input, args.format, args.full_scale, stop)?;
     let recording = input.recording.take();
     let said = recording
         .as_ref()
@@ -346,19 +350,28 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     let mut channel = Channel::new(&settings).map_err(refused)?;
     samples::not_the_same(file(&args.input), file(&args.output))?;
     let scale = args.full_scale.unwrap_or_default();
-    let mut output = samples::write(&args.output, args.output_format, scale)?;
+    let mut output = samples::write(&args.output, args.output_format, scale, stop)?;
     output.recording.sample_rate = sample_rate;
     output.recording.frequency = recording.and_then(|recording| recording.frequency);
     let (mut before, mut behind): (Vec<Complex32>, Vec<Complex32>) = Default::default();
-    while input.read(&mut before)? > 0 {
+    while !watch.has_ended() && input.read(&mut before)? > 0 {
         channel.push(&before, &mut behind);
-        output.write(&behind)?;
+        let written = output.write(&behind);
+        written.map_err(|failure| {
+            let samples = counted(input.counts().samples, "sample");
+            after(failure, &format!("{samples} read"))
+        })?;
         before.clear();
         behind.clear();
     }
+    let whole = match is_standard(&args.input) {
+        true => Ok(()),
+        false => watch.whole(),
+    };
     let counts = channel.finish(&mut behind);
     output.write(&behind)?;
     let (read, written) = (input.counts(), output.finish()?);
+    watch.finish();
     let passed = Passed {
         samples_in: counts.samples_in,
         samples_out: counts.samples_out,
@@ -370,7 +383,7 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     if args.json {
         let json = to_json(&passed).map_err(Failure::data)?;
         println!("{json}");
-        return Ok(());
+        return whole;
     }
     let mut text = format!(
         "{} samples in, {} out",
@@ -394,5 +407,5 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         true => eprintln!("{text}"),
         false => println!("{text}"),
     }
-    Ok(())
+    whole
 }

@@ -39,6 +39,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Why a run failed, and what it had done until then.
+pub fn after(failure: Failure, done: &str) -> Failure {
+    match failure {
+        Failure::Data(why) => Failure::data(format!("{why}; {done} until then")),
+        other => other,
+    }
+}
+
 /// Signals, heard as long as a stream that nothing else ends goes on.
 pub struct Watch {
     serving: Option<Serving>,
@@ -101,6 +109,14 @@ impl Watch {
             self.stop.set();
         }
         self.stop.is_set()
+    }
+
+    /// Fails a run between files, or pipes with an end, that somebody has ended before.
+    pub fn whole(&self) -> Result<(), Failure> {
+        match self.has_ended() {
+            true => Err(Failure::data("ended by a signal before the input's end")),
+            false => Ok(()),
+        }
     }
 
     /// Ends it; a signal then ends the process.

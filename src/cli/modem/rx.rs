@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{Algorithms, refused};
-use super::ending::{EndOptions, Watch};
+use super::ending::{EndOptions, Watch, after};
 use super::graph;
 use super::samples::{self, is_standard};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
@@ -277,7 +277,8 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         ..Sink::default()
     };
     let begun = Instant::now();
-    let (received, read, source) = receive(args, &config, source, (&mut sink, &watch))?;
+    let (received, read, source) = receive(args, &config, source, (&mut sink, &watch))
+        .map_err(|failure| after(failure, &sink.words()))?;
     let seconds = begun.elapsed().as_secs_f64();
     watch.finish();
     let mut counts = received.counts;

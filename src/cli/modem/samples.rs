@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use karoo_flow::adapters::{Address, Stop};
 use karoo_modem::formats::{
     Annotation, FullScale, MOST_META_BYTES, ReadCounts, Recording, RecordingPaths, SampleFormat,
     SampleReader, SampleWriter, WriteCounts,
@@ -31,11 +32,14 @@ pub fn read(
     path: &Path,
     format: Option<SampleFormat>,
     scale: Option<FullScale>,
+    stop: &Stop,
 ) -> Result<Input, Failure> {
-    match is_standard(path) {
-        true => Ok(Input::raw("-", Box::new(io::stdin()), format, scale)),
-        false => Input::open(path, format, scale),
+    if !is_standard(path) {
+        return Input::open(path, format, scale);
     }
+    let source = Address::Standard.reader(stop);
+    let source = source.map_err(|error| Failure::data(format!("--input -: {error}")))?;
+    Ok(Input::raw("-", source, format, scale))
 }
 
 /// Opens a file of samples, or standard output.
@@ -43,11 +47,19 @@ pub fn write(
     path: &Path,
     format: Option<SampleFormat>,
     scale: FullScale,
+    stop: &Stop,
 ) -> Result<Output, Failure> {
-    match is_standard(path) {
-        true => Ok(Output::raw("-", Box::new(io::stdout()), format, scale)),
-        false => Output::create(path, format, scale),
+    if !is_standard(path) {
+        return Output::create(path, format, scale);
     }
+    let sink = Address::Standard.writer(stop);
+    let sink = sink.map_err(|error| Failure::data(format!("--output -: {error}")))?;
+    Ok(Output::raw(
+        "-",
+        Box::new(BufWriter::new(sink)),
+        format,
+        scale,
+    ))
 }
 
 /// The format that an option names, or else the end of the name, or else `cf32`.

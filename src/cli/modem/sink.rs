@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use ground::counted;
 use karoo_modem::formats::FullScale;
 use karoo_modem::graph::Received;
 use karoo_modem::rx::{Counts, Outcome, ReceivedFrame, Receiver, RxConfig};
@@ -147,6 +148,12 @@ impl Sink {
             Some((name, output)) => output.flush().map_err(|error| written(name, &error)),
             None => Ok(()),
         }
+    }
+
+    /// What has come out.
+    pub fn words(&self) -> String {
+        let (frames, bytes) = (counted(self.found, "frame"), counted(self.bytes, "byte"));
+        format!("{frames}, {bytes} received")
     }
 
     /// Whether there are as many frames as are wanted.

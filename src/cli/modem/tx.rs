@@ -13,10 +13,10 @@ use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ending::Watch;
+use super::ending::{Watch, after};
 use super::graph;
 use super::messages::{FrameSettings, messages, next_message};
-use super::samples;
+use super::samples::{self, is_standard};
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
 use crate::cli::Failure;
 use crate::modem::{OutletCounts, Place};
@@ -97,9 +97,9 @@ pub struct TxArgs {
 }
 
 impl TxArgs {
-    /// Whether it goes on until somebody ends it.
-    pub fn is_live(&self) -> bool {
-        self.output.is_live()
+    /// Whether the end of its input is not the only one that is in order.
+    fn goes_on(&self) -> bool {
+        self.output.is_live() || is_standard(&self.input)
     }
 
     fn amplitude(&self) -> f32 {
@@ -214,9 +214,14 @@ impl Sender<'_> {
         Ok(())
     }
 
+    fn words(&self) -> String {
+        let (frames, bytes) = (counted(self.frames, "frame"), counted(self.bytes, "byte"));
+        format!("{frames}, {bytes} sent")
+    }
+
     fn finish(mut self) -> Result<Sent, Failure> {
         self.samples.clear();
-        if self.args.is_live() {
+        if self.args.output.is_live() {
             // A receiver waits for what the last frame's end reaches into, and there is no end.
             self.transmitter.blanks(BEHIND, &mut self.samples);
         }
@@ -248,7 +253,7 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
     let payload = args.modulation.payload_bytes();
     let messages = messages(&args.input, args.repeat, payload, false)?;
     samples::not_the_same(samples::file(&args.input), args.output.file())?;
-    let watch = Watch::start(args.is_live(), None)?;
+    let watch = Watch::start(true, None)?;
     let output = Destination::open(
         &args.output,
         (&args.packets, &args.losses),
@@ -278,12 +283,19 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
         bytes: 0,
         samples: Vec::new(),
     };
-    sender.pause(args.lead)?;
-    match args.graph {
-        true => sender.all_by_graph(messages)?,
-        false => sender.all(&messages)?,
-    }
-    report(args, &sender.finish()?)
+    let done = sender.pause(args.lead).and_then(|()| match args.graph {
+        true => sender.all_by_graph(messages),
+        false => sender.all(&messages),
+    });
+    let words = sender.words();
+    done.map_err(|failure| after(failure, &words))?;
+    let whole = match args.goes_on() {
+        true => Ok(()),
+        false => sender.watch.whole(),
+    };
+    let sent = sender.finish();
+    report(args, &sent.map_err(|failure| after(failure, &words))?)?;
+    whole
 }
 
 fn report(args: &TxArgs, sent: &Sent) -> Result<(), Failure> {
