@@ -261,3 +261,29 @@ fn bundles_are_made_in_folders_of_their_own() {
     assert!(stderr.contains("has other files: name a new"), "{stderr}");
     assert!(own.exists());
 }
+
+/// Options may be shortened; of a backend that is given twice, the last one counts.
+#[test]
+fn the_image_asks_for_a_gpu_where_nothing_else_does() {
+    let host = Host::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/container/fgpu");
+    for (words, expected) in [
+        (&["x"][..], "fgpu --backend=cuda x"),
+        (&["--back", "cpu"], "fgpu --backend=cuda --back cpu"),
+        (&["--backend=cpu"], "fgpu --backend=cpu"),
+        (&["--config=a.toml"], "fgpu --config=a.toml"),
+        (&["--conf", "a.toml"], "fgpu --conf a.toml"),
+    ] {
+        let calls = host.path().join("calls");
+        fs::write(&calls, "").unwrap();
+        let programs = format!("{}:/usr/bin:/bin", host.path().join("bin").display());
+        let status = Command::new("sh")
+            .arg(script)
+            .args(words)
+            .env("PATH", programs)
+            .env_remove("KAROO_BACKEND")
+            .status();
+        assert!(status.unwrap().success(), "{words:?}");
+        assert_eq!(fs::read_to_string(calls).unwrap().trim_end(), expected);
+    }
+}
