@@ -237,29 +237,39 @@ fn packages_are_built_with_what_finds_their_libraries() {
     assert!(stderr.contains("apt install dpkg-dev"), "{stderr}");
 }
 
-/// A folder such as `~` has a `bin` of its own.
+/// A folder such as `~` or `/` has a `bin` or a `root` of its own.
 #[test]
-fn bundles_are_made_in_folders_of_their_own() {
+fn what_is_made_takes_the_place_of_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let [goal, programs] = ["goal", "programs"].map(|name| folder.path().join(name));
-    let own = goal.join("bin/own");
-    fs::create_dir_all(goal.join("bin")).unwrap();
-    fs::write(&own, "").unwrap();
-    // Nothing is built: of programs there are the script's first ones.
+    // Nothing is built: of programs there are the scripts' first ones.
     fs::create_dir(&programs).unwrap();
-    for name in ["bash", "dirname", "mkdir", "ls", "rm"] {
+    for name in ["bash", "dirname", "mkdir", "ls", "rm", "realpath"] {
         std::os::unix::fs::symlink(format!("/usr/bin/{name}"), programs.join(name)).unwrap();
     }
-    let output = Command::new("/usr/bin/bash")
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/bundle"))
-        .arg(&goal)
-        .env("PATH", &programs)
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("has other files: name a new"), "{stderr}");
-    assert!(own.exists());
+    for (script, place, said) in [
+        ("bundle", "bin", "has other files: name a new folder"),
+        ("oci", "root", "is no earlier image: name another"),
+        ("package", "root", "is no earlier package: name another"),
+    ] {
+        let own = goal.join(place).join("own");
+        fs::create_dir_all(goal.join(place)).unwrap();
+        fs::write(&own, "").unwrap();
+        let output = Command::new("/usr/bin/bash")
+            .arg(
+                Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join("scripts")
+                    .join(script),
+            )
+            .args([goal.as_path(), Path::new("/bin/true")])
+            .env("PATH", &programs)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{script}: {stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+        assert!(own.exists(), "{script}");
+    }
 }
 
 /// Options may be shortened; of a backend that is given twice, the last one counts.
