@@ -13,6 +13,7 @@ use super::pace::{alone, measure_paces};
 use super::plan::{Plan, PlanError};
 use crate::graph::Graph;
 use crate::ratio::gcd;
+use crate::run::Settings;
 
 /// The most blocks of the largest size that all blocks are multiples of, in a round of all.
 const LONGEST_ROUND: u128 = 1 << 12;
@@ -123,7 +124,8 @@ impl Plan {
             let block = inner.map_or(self.block, |queue| queue.block);
             link.block = block.max(1).next_multiple_of(unit.max(1));
             let capacity = inner.map(|queue| queue.capacity).or(outer);
-            link.capacity = capacity.unwrap_or(1).max(1);
+            let usual = || Settings::default().capacity as u64;
+            link.capacity = capacity.unwrap_or_else(usual).max(1);
         }
         let blocks = || links.iter().map(|link| u128::from(link.block));
         let common = blocks().fold(0, gcd);

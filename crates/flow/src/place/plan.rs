@@ -121,7 +121,8 @@ pub struct Plan {
     pub graph: String,
     /// Partitions.
     pub partitions: Vec<Partition>,
-    /// Queues.
+    /// Queues. If there is none, all have blocks of `block` ticks, and the usual capacity.
+    #[serde(default)]
     pub queues: Vec<Queue>,
     /// Ticks in the blocks of queues from and to the outside.
     pub block: u64,

@@ -83,6 +83,28 @@ fn a_plan_that_was_changed_is_followed_in_all_or_refused() {
     }
 }
 
+/// Who writes a plan by hand may leave the queues to the executor.
+#[test]
+fn a_plan_without_queues_has_the_usual_ones() {
+    let graph = long_and_short(1000);
+    let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
+    let costs = Costs::guessed(&graph);
+    let made = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
+    let mut text: serde_json::Value = serde_json::from_str(&made.to_json()).unwrap();
+    text.as_object_mut().unwrap().remove("queues");
+    text["block"] = 60.into();
+    let plan = Plan::from_json(&text.to_string()).unwrap();
+    let mut settings = plan.settings(&graph).unwrap();
+    settings.cpus.clear();
+    let shape = Executor::new(&graph, settings).unwrap().shape();
+    assert_eq!(shape.queues.len(), made.queues.len());
+    let usual = Settings::default().capacity;
+    for queue in &shape.queues {
+        assert!(queue.block == 60 && queue.capacity >= usual, "{queue:?}");
+    }
+    assert!(plan.expected(&graph, &costs, &cores).unwrap().rate() > 0.0);
+}
+
 #[test]
 fn all_of_a_plan_is_followed() {
     let graph = long_and_short(1000);
