@@ -361,6 +361,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let stream = args
         .faults
         .decorate(digitiser.heaps(heaps), args.fault_seed, &ledger);
+    let new_truth = args.truth.as_deref().filter(|path| !path.exists());
     // Opened before hours of writing.
     let truth_file = args.truth.as_deref().map(|path| {
         let mut options = fs::File::options();
@@ -382,6 +383,10 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         .map_err(Failure::data)?;
     drop(progress);
     if stop.is_set() {
+        if let Some(path) = new_truth {
+            // Empty, and if it cannot be removed, that is all that it is.
+            let _ = fs::remove_file(path);
+        }
         return Err(interrupted());
     }
     capture.finish().map_err(Failure::data)?;

@@ -2,9 +2,7 @@
 //! timestamps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use karoo::net::capture::Precision;
 use karoo::net::{CaptureReader, CaptureWriter, Datagram};
@@ -12,8 +10,8 @@ use serde_json::{Value, json};
 use spead::DigitiserHeap;
 
 use crate::support::{
-    Samples, WIRE_RANGE, check_against_model, karoo, karoo_ok, output_config, read_output, refused,
-    replay, replay_report,
+    Samples, WIRE_RANGE, check_against_model, karoo, karoo_ok, output_config, read_output, replay,
+    replay_report,
 };
 
 /// Batches of 4096 samples, each of which needs 4480.
@@ -524,59 +522,4 @@ fn the_log_says_that_signals_are_computed() {
     assert!(line.contains("polarisations=2 period=65536"), "{said}");
     let ended = said.find("signals computed").expect(&said);
     assert!(begun < ended, "{said}");
-}
-
-/// Whether the process listens to a signal, or ignores it.
-fn listens(child: &Child, mask: &str, signal: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix(mask));
-    let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
-    mask >> (signal - 1) & 1 == 1
-}
-
-#[test]
-fn a_signal_leaves_no_part_of_a_capture() {
-    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.pcap");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
-            .args(["dsim", "--period=65536", "--samples=4000000000", "--output"])
-            .arg(&path)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        while !listens(&child, "SigCgt:", number) {
-            assert!(child.try_wait().unwrap().is_none());
-            std::thread::yield_now();
-        }
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &child.id().to_string()])
-            .status();
-        assert!(sent.unwrap().success());
-        refused(&child.wait_with_output().unwrap(), 1, "interrupted");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
-    }
-}
-
-/// As `nohup` starts it.
-#[test]
-fn a_signal_that_is_ignored_stays_ignored() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.pcap");
-    let script = r#"trap "" HUP; exec "$0" "$@""#;
-    let mut child = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_karoo")])
-        .args(["dsim", "--period=65536", "--samples=4000000000", "--output"])
-        .arg(&path)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    while !path.with_extension("pcap.part").exists() {
-        assert!(child.try_wait().unwrap().is_none());
-        std::thread::yield_now();
-    }
-    let ignored = listens(&child, "SigIgn:", 1);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(ignored);
 }

@@ -8,6 +8,7 @@ mod bench_ports;
 mod cli;
 mod documents;
 mod dsim;
+mod dsim_signals;
 mod extremes;
 mod face;
 mod fgpu;
