@@ -107,6 +107,7 @@ pub mod sensor;
 pub mod server;
 mod server_thread;
 mod simple_device;
+mod sparing;
 pub mod value;
 
 pub use client::{Client, ClientError, ClientLimits, Reply, SensorListing, SensorReport};

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::Notify;
+
+use crate::sparing::Sparing;
 
 /// Whole lines, perhaps for many clients.
 pub type SharedLine = Arc<[u8]>;
@@ -24,6 +27,8 @@ pub struct Backlogs {
     bytes: AtomicUsize,
     limit: usize,
     over: Notify,
+    /// Lines of the log about clients that are cut off.
+    cuts: Sparing,
 }
 
 impl Backlogs {
@@ -33,6 +38,7 @@ impl Backlogs {
             bytes: AtomicUsize::new(0),
             limit,
             over: Notify::new(),
+            cuts: Sparing::default(),
         }
     }
 
@@ -159,7 +165,9 @@ impl Outbox {
         if queue.closed && queue.lines.is_empty() {
             return;
         }
-        tracing::warn!(client = self.client, "client cut off: {why}");
+        if let Some(left_out) = self.total.cuts.line(Instant::now()) {
+            tracing::warn!(client = self.client, left_out, "client cut off: {why}");
+        }
         queue.closed = true;
         self.forget(&mut queue);
         self.cut.notify_one();

@@ -29,6 +29,7 @@ use crate::outbox::{Backlogs, ClientId, Outbox, SharedLine};
 use crate::reading::unix_now;
 use crate::requests::{StandardRequests, versions};
 use crate::sensor::Sensors;
+use crate::sparing::Sparing;
 
 /// Times [`ServerLimits::farewell`] that all clients together have at the end.
 const FAREWELLS: u32 = 10;
@@ -106,6 +107,8 @@ struct Common<D> {
     clients: Mutex<Clients>,
     long_lines: Arc<Semaphore>,
     backlogs: Arc<Backlogs>,
+    /// Lines of the log about clients for whom there is no room.
+    full: Sparing,
     /// Number of requests of all clients so far.
     requests: AtomicU64,
     halt: Notify,
@@ -140,6 +143,7 @@ impl<D: Device> Server<D> {
                 clients: Mutex::default(),
                 long_lines: Arc::new(Semaphore::new(limits.long_lines)),
                 backlogs: Arc::new(Backlogs::new(limits.backlogs)),
+                full: Sparing::default(),
                 requests: AtomicU64::new(0),
                 halt: Notify::new(),
                 ending: watch::Sender::new(false),
@@ -162,6 +166,7 @@ impl<D: Device> Server<D> {
             let mut deadlines = pin!(sensors.run());
             let mut stop = pin!(stop);
             let mut again = Instant::now();
+            let closed = Sparing::default();
             loop {
                 tokio::select! {
                     () = shared.halt.notified() => break ServerEnd::Halted,
@@ -175,7 +180,9 @@ impl<D: Device> Server<D> {
                         Err(error) => {
                             // Mostly for lack of file descriptors, which clients that leave free.
                             // Whoever wants to connect waits meanwhile.
-                            tracing::warn!(%error, "no client can connect for a second: are too many files open? (`ulimit -n`)");
+                            if let Some(left_out) = closed.line(Instant::now()) {
+                                tracing::warn!(%error, left_out, "no client can connect for a second: are too many files open? (`ulimit -n`)");
+                            }
                             again = Instant::now() + Duration::from_secs(1);
                         }
                     },
@@ -206,7 +213,9 @@ impl<D: Device> Common<D> {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         let mut clients = self.clients();
         if clients.connected.len() >= self.limits.clients && !self.make_room(&mut clients) {
-            tracing::warn!(%address, "too many clients");
+            if let Some(left_out) = self.full.line(Instant::now()) {
+                tracing::warn!(%address, left_out, "too many clients");
+            }
             let line = MessageBuilder::new(MessageKind::Inform, "disconnect", None)
                 .argument("too many clients");
             // Into an empty socket buffer, or not at all.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -29,6 +29,8 @@ use crate::feed::{Feed, Source};
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Bytes of a request, at most.
 const REQUEST: usize = 16 << 10;
+/// Time between two lines of the log that no client can connect, at least.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// Bytes that may wait in a socket for a viewer.
 const WAITING: usize = 256 << 10;
 /// The page loads nothing from elsewhere, and runs no other script.
@@ -152,12 +154,16 @@ impl Site {
         let ticks = self.feed.clone().map(|feed| tokio::spawn(feed.tick()));
         let _ticks = ticks.map(|task| EndOnDrop(task.abort_handle()));
         let router = self.router();
+        let mut told: Option<Instant> = None;
         loop {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of descriptors, as a rule: connections that end give theirs back.
-                    tracing::warn!(%error, "no client can connect");
+                    if told.is_none_or(|told| told.elapsed() >= TOLD_AGAIN) {
+                        tracing::warn!(%error, "no client can connect: are too many files open? (`ulimit -n`)");
+                        told = Some(Instant::now());
+                    }
                     sleep(Duration::from_millis(100)).await;
                     continue;
                 }
