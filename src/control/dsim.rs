@@ -67,6 +67,8 @@ struct Shared {
     changes: Arc<ArrayQueue<SignalsChange>>,
     /// Makes seeds for noise that has none of its own.
     seeds: Mutex<ChaCha8Rng>,
+    /// How long the sending lcore may take to change to other signals.
+    taken_up: Duration,
     /// Held while signals are being changed: one change at a time.
     turn: Arc<Turn<()>>,
     sensors: Sensors,
@@ -162,6 +164,7 @@ impl Dsim {
             ),
             steady: AtomicU64::new(0),
             seeds: Mutex::new(ChaCha8Rng::seed_from_u64(seed)),
+            taken_up: TAKEN_UP,
             turn: Arc::new(Turn::new(())),
             sensors: sensors.clone(),
             changes,
@@ -264,11 +267,16 @@ impl Shared {
         let failed = |error: &dyn ToString| SignalsError::Compute(error.to_string());
         thread.spawn(compute).map_err(|error| failed(&error))?;
         let windows = windows.await.map_err(|error| failed(&error))?;
-        let (done, taken) = oneshot::channel();
+        let (done, mut taken) = oneshot::channel();
         if self.changes.push(SignalsChange { windows, done }).is_err() {
             return Err(SignalsError::Sender);
         }
-        let Ok(Ok((timestamp, unused))) = tokio::time::timeout(TAKEN_UP, taken).await else {
+        let told = tokio::time::timeout(self.taken_up, &mut taken).await;
+        // From here on the sender leaves these signals alone, unless it has just begun to send
+        // them.
+        taken.close();
+        let told = told.map_or_else(|_| taken.try_recv().ok(), Result::ok);
+        let Some((timestamp, unused)) = told else {
             return Err(SignalsError::Sender);
         };
         drop(unused);
@@ -345,6 +353,24 @@ mod tests {
         let request = Message::parse(request.as_bytes()).unwrap().unwrap();
         let (_, signals, _) = dsim.asked(&request).unwrap();
         assert_eq!(canonical(&signals, 2), *text);
+    }
+
+    #[tokio::test]
+    async fn signals_that_the_sender_does_not_take_up_stay_as_they_are() {
+        let sensors = Sensors::default();
+        let changes = Arc::new(ArrayQueue::new(1));
+        let mut dsim = Dsim::new(config(), "cw(1.0, 1e5);", 1, changes.clone(), &sensors);
+        Arc::get_mut(&mut dsim.shared).unwrap().taken_up = Duration::ZERO;
+        let request = Message::parse(b"?signals cw(0.5,\\_2e5);")
+            .unwrap()
+            .unwrap();
+        assert!(dsim.begin(&request).unwrap().await.is_err());
+        // It comes to it later.
+        let late = changes.pop().unwrap();
+        assert!(late.done.send((Timestamp(4096), None)).is_err());
+        let sensor = sensors.find("signals-orig").unwrap();
+        let unchanged = Value::String("cw(1.0, 1e5);".into());
+        assert_eq!(sensors.reading(sensor).value, unchanged);
     }
 
     #[tokio::test]

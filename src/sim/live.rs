@@ -65,6 +65,29 @@ pub struct SignalsChange {
     pub done: oneshot::Sender<(Timestamp, Option<Arc<Windows>>)>,
 }
 
+impl SignalsChange {
+    /// Puts the signals in the place of `windows`, which become those of `before`: faults may still
+    /// send heaps of them. False if nobody waits for it any more: then the asker has been told that
+    /// nothing changes.
+    fn take(
+        self,
+        from: Timestamp,
+        windows: &mut Arc<Windows>,
+        before: &mut Option<Arc<Windows>>,
+    ) -> bool {
+        match self.done.send((from, before.take())) {
+            Ok(()) => {
+                *before = Some(std::mem::replace(windows, self.windows));
+                true
+            }
+            Err((_, unused)) => {
+                *before = unused;
+                false
+            }
+        }
+    }
+}
+
 /// When a digitiser begins: its first timestamp, and when that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -232,13 +255,10 @@ impl SimLcore {
     }
 
     fn change(&mut self, change: SignalsChange) {
-        let old = std::mem::replace(&mut self.parts.windows, change.windows);
-        // Faults may still send heaps of the old signals.
-        let unused = self.before.replace(old);
-        self.from = self.next;
-        let timestamp = self.parts.config.timestamp(self.from);
-        // A client that is gone need not know.
-        let _ = change.done.send((Timestamp(timestamp), unused));
+        let timestamp = Timestamp(self.parts.config.timestamp(self.next));
+        if change.take(timestamp, &mut self.parts.windows, &mut self.before) {
+            self.from = self.next;
+        }
     }
 
     /// Puts a heap into the batch, with descriptors before it if they are due. False while there
@@ -346,6 +366,32 @@ pub(crate) mod tests {
             ttl: 4,
             first_timestamp: 0,
         }
+    }
+
+    #[test]
+    fn signals_that_nobody_waits_for_are_not_sent() {
+        let config = config(0.0);
+        let made = || Arc::new(Windows::new(&config, &config.signals, config.period));
+        let (mut windows, mut before, other) = (made(), None, made());
+        let (done, taken) = oneshot::channel();
+        drop(taken);
+        let late = SignalsChange {
+            windows: other.clone(),
+            done,
+        };
+        assert!(!late.take(Timestamp(4096), &mut windows, &mut before));
+        assert!(!Arc::ptr_eq(&windows, &other) && before.is_none());
+
+        let (done, mut taken) = oneshot::channel();
+        let old = windows.clone();
+        let change = SignalsChange {
+            windows: other.clone(),
+            done,
+        };
+        assert!(change.take(Timestamp(8192), &mut windows, &mut before));
+        assert!(Arc::ptr_eq(&windows, &other));
+        assert!(before.is_some_and(|before| Arc::ptr_eq(&before, &old)));
+        assert_eq!(taken.try_recv().unwrap().0, Timestamp(8192));
     }
 
     /// The next multiple of the longest period, and how long it is until then.
