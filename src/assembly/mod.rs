@@ -31,7 +31,7 @@ pub use compute::{
 pub use demand::{Available, Demand, DemandError};
 pub use drain::drain;
 pub use energy::{DeviceEnergy, EnergyMeter};
-pub use interrupt::{ignores_hangup, on_signal, stop_on_signal};
+pub use interrupt::{on_signal, stop_on_signal};
 pub use realtime::Throttle;
 pub use scan::{CaptureScan, ScanError};
 pub use source::{CaptureFeed, CaptureProgress, SourceLcore};

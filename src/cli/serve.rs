@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use super::Failure;
 use super::frame::StopReason;
 use super::log::LogLevel;
-use crate::assembly::ignores_hangup;
 use crate::metrics::{Scrape, site};
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.
@@ -153,7 +152,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangup: match ignores_hangup() {
+            hangup: match ground::os::ignores_hangup() {
                 true => None,
                 false => Some(signal(SignalKind::hangup())?),
             },

@@ -1,13 +1,15 @@
 //! System calls of Linux that are nobody else's: scheduling, memory policy, mappings, the kernel's
-//! clock, a look at frames.
+//! clock, a look at frames, a signal that is ignored.
 #![allow(unsafe_code)]
 
+mod hangup;
 mod kernel_clock;
 mod memory_policy;
 mod packet_tap;
 mod region;
 mod scheduling;
 
+pub use hangup::{ignore_hangup, ignores_hangup};
 pub use kernel_clock::{ClockState, KernelClock};
 pub use memory_policy::prefer_node;
 pub use packet_tap::{PacketTap, TappedFrame};
