@@ -20,11 +20,12 @@ use super::sums::Cell;
 /// A sum is no chance beyond so many times the root of its terms' squares: 2.5·10⁻¹⁴.
 const BEYOND: f64 = 8.0;
 /// Shares of the amplitude, or radians, up to which single precision and the dither's own grain are
-/// an explanation: of all channels together.
+/// an explanation.
 const TOLERANCE: f64 = 1e-4;
-/// The same of one channel. A digitiser's signal that repeats repeats each of its values on a tie,
-/// and with it the sign of a difference.
-const TOLERANCE_OF_ONE: f64 = 1e-3;
+/// The same of a channel with so few kinds of pairs that differ. A digitiser's signal that repeats
+/// repeats each of its values on a tie, and with it the sign of a difference.
+const TOLERANCE_OF_FEW: f64 = 1e-3;
+const FEW: u32 = 4;
 /// Parts that differ by more than one: so many, and this share of a channel's samples.
 const APART: (u64, f64) = (8, 2e-3);
 /// As [`APART`], over a band.
@@ -116,7 +117,11 @@ fn is_apart(apart: u64, samples: u64, (count, share): (u64, f64)) -> bool {
 }
 
 fn is_odd(cell: &Cell) -> bool {
-    let least = TOLERANCE_OF_ONE * cell.power();
+    let tolerance = match cell.kinds.count_ones() > FEW {
+        true => TOLERANCE,
+        false => TOLERANCE_OF_FEW,
+    };
+    let least = tolerance * cell.power();
     is_beyond(cell.louder(), cell.power_squares, 2.0 * least)
         || is_beyond(cell.turned as f64, cell.turn_squares, least)
         || is_apart(cell.apart, cell.samples, APART)

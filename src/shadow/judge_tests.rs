@@ -120,6 +120,25 @@ fn one_value_that_differs_in_each_repetition_is_no_difference() {
     assert_eq!(judge(&all, BANDWIDTH), None);
 }
 
+/// What is as small, but of many values, is one.
+#[test]
+fn half_a_thousandth_of_one_channel_is_found() {
+    fn little(k: usize, _: usize) -> Complex64 {
+        Complex64::new(if k == 11 { 1.0005 } else { 1.0 }, 0.0)
+    }
+    let found = found(
+        PLAIN,
+        Maker {
+            gain: little,
+            ..PLAIN
+        },
+        20.0,
+        20_000,
+    );
+    assert_eq!(found.channels, [11..=11], "{found:?}");
+    assert!((found.ratio - 1.0005).abs() < 1e-4, "{found:?}");
+}
+
 fn one_percent(k: usize, _: usize) -> Complex64 {
     Complex64::new(if k == 11 { 1.01 } else { 1.0 }, 0.0)
 }

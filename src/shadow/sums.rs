@@ -22,6 +22,8 @@ pub struct Cell {
     pub turn_squares: f64,
     /// Samples that differ.
     pub unequal: u64,
+    /// A bit for each kind of pair t, o that differs, by a hash of both.
+    pub kinds: u64,
     /// Real and imaginary parts that differ by more than one.
     pub apart: u64,
 }
@@ -37,6 +39,7 @@ impl Cell {
         self.power_squares += other.power_squares;
         self.turn_squares += other.turn_squares;
         self.unequal += other.unequal;
+        self.kinds |= other.kinds;
         self.apart += other.apart;
     }
 
@@ -63,7 +66,13 @@ impl Cell {
         self.turned += i64::from(turned);
         self.power_squares += louder * louder;
         self.turn_squares += f64::from(turned) * f64::from(turned);
-        self.unequal += u64::from((o_re, o_im) != (t_re, t_im));
+        if (o_re, o_im) != (t_re, t_im) {
+            self.unequal += 1;
+            let pair = u32::from_ne_bytes([o_re, o_im, t_re, t_im].map(|part| part as u8));
+            // The upper six bits of a product by the golden ratio (Knuth, The Art of Computer
+            // Programming, 6.4).
+            self.kinds |= 1 << (pair.wrapping_mul(0x9E37_79B1) >> 26);
+        }
         self.apart += apart(t_re, o_re) + apart(t_im, o_im);
     }
 
