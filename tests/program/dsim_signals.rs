@@ -1,6 +1,7 @@
 //! Signals that `dsim` gets while it writes a capture.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::refused;
@@ -13,23 +14,25 @@ fn listens(child: &Child, mask: &str, signal: u32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
+/// Adds what `dsim` needs to write for long, and waits until it does.
+fn writing(command: &mut Command, path: &Path) -> Child {
+    command.args(["dsim", "--period=65536", "--samples=4000000000", "--truth"]);
+    command.arg(path.with_extension("json")).arg("--output");
+    let mut child = command.arg(path).stderr(Stdio::piped()).spawn().unwrap();
+    while !path.with_extension("pcap.part").exists() {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    child
+}
+
 #[test]
 fn a_signal_leaves_no_part_of_a_capture() {
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.pcap");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
-            .args(["dsim", "--period=65536", "--samples=4000000000", "--output"])
-            .arg(&path)
-            .arg("--truth")
-            .arg(folder.path().join("truth.json"))
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        while !path.with_extension("pcap.part").exists() {
-            assert!(child.try_wait().unwrap().is_none());
-            std::thread::yield_now();
-        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+        let child = writing(&mut command, &path);
         assert!(listens(&child, "SigCgt:", number));
         let sent = Command::new("kill")
             .args([&format!("-{name}"), &child.id().to_string()])
@@ -46,17 +49,11 @@ fn a_signal_that_is_ignored_stays_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.pcap");
     let script = r#"trap "" HUP; exec "$0" "$@""#;
-    let mut child = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_karoo")])
-        .args(["dsim", "--period=65536", "--samples=4000000000", "--output"])
-        .arg(&path)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    while !path.with_extension("pcap.part").exists() {
-        assert!(child.try_wait().unwrap().is_none());
-        std::thread::yield_now();
-    }
+    let mut command = Command::new("sh");
+    let mut child = writing(
+        command.args(["-c", script, env!("CARGO_BIN_EXE_karoo")]),
+        &path,
+    );
     let ignored = listens(&child, "SigIgn:", 1);
     child.kill().unwrap();
     child.wait().unwrap();
