@@ -99,6 +99,11 @@ fn the_bench_runs_rounds_with_and_without_somebody_who_looks() {
             let heaps = |latency: &serde_json::Value| latency[side]["heaps"].as_u64().unwrap();
             let of_rounds = rounds.iter().map(|round| heaps(&round["latency"][engine]));
             assert_eq!(heaps(latency), of_rounds.sum::<u64>(), "{watched}");
+            let received = |round: &serde_json::Value| {
+                let engine = &round[side]["engines"][engine];
+                engine["heaps_received"].as_u64().unwrap()
+            };
+            assert_eq!(heaps(latency), rounds.iter().map(received).sum::<u64>());
             sent += heaps(latency);
         }
     }
