@@ -56,9 +56,8 @@ enum Modem {
     ///
     /// In this order: gain, sample clock and delay, frequency and phase, paths or fading, noise, IQ
     /// imbalance, DC, converter. The same options give the same samples. SIGINT, SIGTERM and SIGHUP
-    /// end it. Exit codes: 0 all went through, of standard input until it was
-    /// ended; 1 an input or an output failed, or a signal came before the end of a file; 2 the
-    /// command line is wrong.
+    /// end it. Exit codes: 0 all went through, or standard input until a signal; 1 an input or an
+    /// output failed, or a signal came before the end of a file; 2 the command line is wrong.
     #[command(after_help = examples::MODEM_CHANNEL)]
     Channel(Box<channel::ChannelArgs>),
     /// Send over a simulated channel in real time: text as it is typed, or files
