@@ -101,8 +101,14 @@ impl Telescope {
         let outputs = ["--wideband", OUTPUT, SOURCE, &engine_time];
         let rate = format!("--adc-sample-rate={RATE}");
         let metrics = format!("--prometheus-port={METRICS}");
-        // What a busy machine holds up for seconds is not lost.
-        let more = [&rate[..], &metrics, "--recv-spare-chunks=64"];
+        // What a busy machine holds up for seconds is not lost, and goes out at once then: at the
+        // pace of the input, what is held up next would come on top of it.
+        let more = [
+            &rate[..],
+            &metrics,
+            "--recv-spare-chunks=64",
+            "--send-rate-factor=0",
+        ];
         let args = [&own[..], &outputs, &ENGINE_OPTIONS, &more, options].concat();
         let engine = Karoo::start_with(&cable.engine, &args, &variables).up();
         Some(Self {
