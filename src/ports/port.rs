@@ -33,8 +33,6 @@ const DATA_ROOM: usize = FRAME + 128;
 const DESCRIPTORS: usize = 512;
 /// Packets that a queue of sockets holds beside those of a burst: none, the kernel has the others.
 const SOCKET_PACKETS: usize = BURST;
-/// Descriptors of the queues for what is not data.
-const CONTROL_DESCRIPTORS: usize = 256;
 /// Longest frame that is not data.
 const CONTROL_ROOM: usize = 2048;
 
@@ -111,9 +109,14 @@ impl Membership {
 impl PortUse {
     /// DPDK's memory for it.
     pub fn mbuf_bytes(&self, interface: &Interface) -> usize {
-        let data = self.rx_queues * pool_size(self.descriptors(interface), 2 * BURST);
-        let control = pool_size(CONTROL_DESCRIPTORS, 2 * BURST);
-        pool_bytes(data, DATA_ROOM) + 2 * pool_bytes(control, CONTROL_ROOM)
+        let rx = pool_size(self.descriptors(interface), 2 * BURST);
+        let tx = pool_size(self.tx_descriptors(interface).into(), 2 * BURST);
+        let control = match interface.driver {
+            // Nobody else reports its memberships.
+            Driver::Vfio => pool_bytes(rx + tx, CONTROL_ROOM),
+            _ => 0,
+        };
+        pool_bytes(self.rx_queues * rx, DATA_ROOM) + control
     }
 
     /// The kernel's memory for its rings: one to receive and one to send for each queue.
@@ -351,11 +354,10 @@ impl PortUse {
             tx.pop_if(|_| control > 0),
         ) {
             (1, Some(rx), Some(tx)) => {
-                let pool = pools(eal, 1, CONTROL_DESCRIPTORS, CONTROL_ROOM)?;
-                let pool = pool.into_iter().next();
-                pool.map(|pool| {
-                    IgmpThread::start(ControlQueues { rx, tx, pool }, mac, interface.ip)
-                })
+                let pool = report_pool(eal, tx.keeps())?;
+                tx.keep(pool.clone());
+                let queues = ControlQueues { rx, tx, pool };
+                Some(IgmpThread::start(queues, mac, interface.ip))
             }
             _ => None,
         };
@@ -409,6 +411,12 @@ fn granted(bytes: usize) -> usize {
     }
 }
 
+/// A pool for reports through a queue whose driver `keeps` so many packets that were sent until it
+/// is given others: a pool of fewer would run dry for good.
+fn report_pool(eal: &Eal, keeps: usize) -> Result<MbufPool, DpdkError> {
+    pool(eal, keeps, CONTROL_ROOM)
+}
+
 /// A pool for each queue.
 fn pools(
     eal: &Eal,
@@ -416,18 +424,21 @@ fn pools(
     descriptors: usize,
     data_room: usize,
 ) -> Result<Vec<MbufPool>, DpdkError> {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let pool = |_| {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let config = PoolConfig {
-            mbufs: pool_size(descriptors, 2 * BURST),
-            cache: BURST,
-            data_room,
-            socket: None,
-        };
-        MbufPool::new(eal, &format!("port_pool{number}"), config)
-    };
+    let pool = |_| pool(eal, descriptors, data_room);
     (0..queues).map(pool).collect()
+}
+
+/// A pool for a queue with so many descriptors.
+fn pool(eal: &Eal, descriptors: usize, data_room: usize) -> Result<MbufPool, DpdkError> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let config = PoolConfig {
+        mbufs: pool_size(descriptors, 2 * BURST),
+        cache: BURST,
+        data_room,
+        socket: None,
+    };
+    MbufPool::new(eal, &format!("port_pool{number}"), config)
 }
 
 #[cfg(test)]
@@ -436,6 +447,36 @@ mod tests {
 
     use super::*;
     use crate::net::parse_endpoints;
+
+    /// Else nobody would hear of memberships after some hours.
+    #[test]
+    fn reports_find_a_buffer_while_the_driver_keeps_what_was_sent() {
+        let eal = Eal::for_tests();
+        for keeps in [64, 1024] {
+            let pool = report_pool(eal, keeps).unwrap();
+            let kept: Vec<_> = std::iter::repeat_with(|| pool.alloc())
+                .take(keeps)
+                .collect();
+            assert!(kept.iter().all(Option::is_some) && pool.available() >= BURST);
+        }
+    }
+
+    /// Only where nobody else sees to memberships.
+    #[test]
+    fn queues_for_reports_count_where_there_are_any() {
+        let bytes = |driver| {
+            let interface = Interface {
+                driver,
+                ..Interface::find("lo").unwrap()
+            };
+            PortUse::default().mbuf_bytes(&interface)
+        };
+        let control = bytes(Driver::Vfio);
+        assert!(control >= 2 * 1024 * CONTROL_ROOM, "{control}");
+        for driver in [Driver::AfPacket, Driver::Udp, Driver::Mlx5, Driver::Virtio] {
+            assert_eq!(bytes(driver), 0, "{driver:?}");
+        }
+    }
 
     /// A port without rules: software can make up for them as long as packets come at all.
     #[test]
