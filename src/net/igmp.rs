@@ -204,8 +204,8 @@ pub struct Host {
     answer_all: Option<Duration>,
     /// When all are to be reported unasked.
     unasked: Duration,
-    /// Versions older than 3 that a querier speaks, and until when that is remembered.
-    older: Option<(Version, Duration)>,
+    /// Until when it is remembered that a querier speaks version 1, and that one speaks version 2.
+    older: [Duration; 2],
 }
 
 impl Host {
@@ -217,7 +217,7 @@ impl Host {
             groups: BTreeMap::new(),
             answer_all: None,
             unasked: UNASKED,
-            older: None,
+            older: [Duration::ZERO; 2],
         }
     }
 
@@ -260,8 +260,11 @@ impl Host {
 
     /// The version that it speaks at `now`.
     pub fn version(&self, now: Duration) -> Version {
-        let older = self.older.filter(|(_, until)| now < *until);
-        older.map_or(Version::V3, |(version, _)| version)
+        match self.older.map(|until| now < until) {
+            [true, _] => Version::V1,
+            [false, true] => Version::V2,
+            [false, false] => Version::V3,
+        }
     }
 
     /// Takes in a frame; `random`, from 0 to 1, spreads the answers of all hosts.
@@ -274,8 +277,10 @@ impl Host {
         else {
             return Ok(());
         };
-        if version < Version::V3 && version <= self.version(now) {
-            self.older = Some((version, now + OLDER_QUERIER));
+        match version {
+            Version::V1 => self.older[0] = now + OLDER_QUERIER,
+            Version::V2 => self.older[1] = now + OLDER_QUERIER,
+            Version::V3 => {}
         }
         let at = now + within.mul_f64(random.clamp(0.0, 1.0));
         let sooner = |before: Option<Duration>| Some(before.map_or(at, |before| before.min(at)));

@@ -230,7 +230,9 @@ fn older_queriers_are_answered_in_their_version() {
     assert_eq!(host.version(seconds(200.0)), Version::V1);
     let until = seconds(3.0) + OLDER_QUERIER;
     assert_eq!(host.version(until - Duration::from_nanos(1)), Version::V1);
-    assert_eq!(host.version(until), Version::V3);
+    // Each has a time of its own (RFC 3376, 7.2.1).
+    assert_eq!(host.version(until), Version::V2);
+    assert_eq!(host.version(seconds(4.0) + OLDER_QUERIER), Version::V3);
 }
 
 #[test]
