@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use ground::TscClock;
 use ground::os::allowed_cpus;
 
-use super::error::{Errno, have_pages};
+use super::error::{Errno, TakenPages};
 use super::lcore::{Lcore, LcoreId};
 
 /// What to start EAL with.
@@ -69,15 +69,15 @@ pub enum EalError {
     /// Too few huge pages.
     #[error(
         "{needed_mib} MiB of huge pages are required, {free_mib} MiB are free: {}",
-        have_pages(*.pages)
+        .taken.room_for(*.needed_mib)
     )]
     NoHugePages {
         /// Wanted.
         needed_mib: usize,
         /// Free.
         free_mib: usize,
-        /// Pages of 2 MiB that the host should have, those of other programs included.
-        pages: usize,
+        /// What other programs have.
+        taken: TakenPages,
     },
     /// A CPU that this process may not use.
     #[error(
@@ -222,7 +222,7 @@ impl Eal {
             mib: self.0.memory_mib,
             huge_pages: self.0.huge_pages,
             free_mib: free_huge_pages_mib(),
-            taken_pages: taken_huge_pages(Path::new(HUGE_PAGES)),
+            taken: taken_huge_pages(Path::new(SYSTEM)),
         }
     }
 
@@ -284,27 +284,37 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
         HugePages::Require => Err(EalError::NoHugePages {
             needed_mib,
             free_mib,
-            pages: taken_huge_pages(Path::new(HUGE_PAGES)) + needed_mib.div_ceil(2),
+            taken: taken_huge_pages(Path::new(SYSTEM)),
         }),
     }
 }
 
 /// Sizes of huge pages, and how many of each there are and are free.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
+/// What has the same of each node.
+const SYSTEM: &str = "/sys/devices/system";
 
 /// How there come to be free huge pages of so much, beside those that other programs have.
 pub fn have_huge_pages(mib: usize) -> String {
-    have_pages(taken_huge_pages(Path::new(HUGE_PAGES)) + mib.div_ceil(2))
+    taken_huge_pages(Path::new(SYSTEM)).room_for(mib)
 }
 
-/// Huge pages of 2 MiB that programs have.
-fn taken_huge_pages(folder: &Path) -> usize {
-    let count = |file: &str| -> Option<usize> {
-        let text = fs::read_to_string(folder.join("hugepages-2048kB").join(file)).ok()?;
-        text.trim().parse().ok()
+/// Huge pages of 2 MiB that programs have, of the machine with this folder of its parts.
+fn taken_huge_pages(system: &Path) -> TakenPages {
+    let taken = |node: &Path| {
+        let count = |file: &str| -> Option<usize> {
+            let file = node.join("hugepages/hugepages-2048kB").join(file);
+            fs::read_to_string(file).ok()?.trim().parse().ok()
+        };
+        Some(count("nr_hugepages")?.saturating_sub(count("free_hugepages")?))
     };
-    let [all, free] = ["nr_hugepages", "free_hugepages"].map(|file| count(file).unwrap_or(0));
-    all.saturating_sub(free)
+    // Nodes that are nothing but a device's memory have no pages.
+    let entries = fs::read_dir(system.join("node")).into_iter().flatten();
+    let nodes: Vec<_> = entries.flatten().filter_map(|e| taken(&e.path())).collect();
+    TakenPages {
+        most: nodes.iter().copied().max().unwrap_or(0),
+        nodes: nodes.len().max(1),
+    }
 }
 
 /// Waits until no other program is between seeing free huge pages and having them, and keeps others
@@ -480,21 +490,33 @@ mod tests {
             ..EalConfig::default()
         };
         let error = Eal::init(&config).expect_err("a pebibyte is not there");
-        let pages = (1 << 29) + taken_huge_pages(Path::new(HUGE_PAGES));
-        let words = format!("are free: {}", have_pages(pages));
+        let words = format!("are free: {}", have_huge_pages(config.memory_mib));
         assert!(error.to_string().contains(&words), "{error}");
     }
 
     /// The number that is set is that of all programs together.
     #[test]
     fn huge_pages_of_other_programs_stay_theirs() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(taken_huge_pages(folder.path()), 0);
-        let size = folder.path().join("hugepages-2048kB");
-        fs::create_dir(&size).unwrap();
-        for (file, pages) in [("nr_hugepages", "1024\n"), ("free_hugepages", "324\n")] {
-            fs::write(size.join(file), pages).unwrap();
-        }
-        assert_eq!(taken_huge_pages(folder.path()), 700);
+        let system = tempfile::tempdir().unwrap();
+        let none = TakenPages { most: 0, nodes: 1 };
+        assert_eq!(taken_huge_pages(system.path()), none);
+        let more = |node: &str, all: &str, free: &str| {
+            let node = system.path().join("node").join(node);
+            let size = node.join("hugepages/hugepages-2048kB");
+            fs::create_dir_all(&size).unwrap();
+            fs::write(size.join("nr_hugepages"), all).unwrap();
+            fs::write(size.join("free_hugepages"), free).unwrap();
+            taken_huge_pages(system.path())
+        };
+        let one = more("node0", "1024\n", "324\n");
+        let said = one.room_for(101);
+        assert!(said.contains("have 751 huge pages of 2 MiB: HUGE_PAGES_2M=751 in"));
+        // What is set is spread over the nodes, so that each has what the fullest is to have.
+        let said = more("node1", "512\n", "500\n").room_for(101);
+        assert!(
+            said.contains("have 751 huge pages of 2 MiB on each of 2 nodes: HUGE_PAGES_2M=1502 in")
+                && said.contains("echo 1502 | sudo tee"),
+            "{said}"
+        );
     }
 }

@@ -7,13 +7,35 @@ use std::fmt;
 /// default size, which may be 1 GiB.
 const MORE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
-/// How a host comes to have so many huge pages of 2 MiB, for all programs together: for good, and
-/// until the next boot. A shell opens files without the rights of `sudo echo`.
-pub(super) fn have_pages(pages: usize) -> String {
+/// How a host comes to have so many huge pages of 2 MiB on each of its nodes, for all programs
+/// together: for good, and until the next boot. The kernel spreads what is set over the nodes. A
+/// shell opens files without the rights of `sudo echo`.
+pub(super) fn have_pages(pages: usize, nodes: usize) -> String {
+    let all = pages * nodes;
+    let which = match nodes {
+        1 => String::new(),
+        _ => format!(" on each of {nodes} nodes"),
+    };
     format!(
-        "have {pages} huge pages of 2 MiB: HUGE_PAGES_2M={pages} in /etc/karoo/host.conf, then systemctl restart karoo-host; \
-         or until the next boot: echo {pages} | sudo tee {MORE_PAGES}"
+        "have {pages} huge pages of 2 MiB{which}: HUGE_PAGES_2M={all} in /etc/karoo/host.conf, then systemctl restart karoo-host; \
+         or until the next boot: echo {all} | sudo tee {MORE_PAGES}"
     )
+}
+
+/// Huge pages of 2 MiB that programs have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenPages {
+    /// Of the node on which they have most.
+    pub most: usize,
+    /// Nodes of the host.
+    pub nodes: usize,
+}
+
+impl TakenPages {
+    /// How there comes to be room for so much more, on whichever node it is wanted.
+    pub(super) fn room_for(&self, mib: usize) -> String {
+        have_pages(self.most + mib.div_ceil(2), self.nodes)
+    }
 }
 
 /// An error number with DPDK's text for it.
@@ -58,15 +80,15 @@ pub struct Memory {
     pub huge_pages: bool,
     /// Huge pages that are free beside it.
     pub free_mib: usize,
-    /// Huge pages of 2 MiB that programs have, this one included.
-    pub taken_pages: usize,
+    /// What programs have of them, this one included.
+    pub taken: TakenPages,
 }
 
 impl Memory {
-    /// Huge pages of 2 MiB that the host should have, so that there is room for so much more.
-    fn pages_for(&self, more_mib: usize) -> usize {
+    /// How the host comes to have huge pages with room for so much more.
+    fn room_for(&self, more_mib: usize) -> String {
         let own_mib = if self.huge_pages { 0 } else { self.mib };
-        self.taken_pages + (own_mib + more_mib).div_ceil(2)
+        self.taken.room_for(own_mib + more_mib)
     }
 }
 
@@ -118,7 +140,7 @@ pub enum DpdkError {
     /// DPDK's memory is used up.
     #[error(
         "{what} takes {needed_mib} MiB, which DPDK has not left: it has {memory}. Ask for fewer or smaller rings, or {}",
-        have_pages(.memory.pages_for(*.needed_mib))
+        .memory.room_for(*.needed_mib)
     )]
     NoMemory {
         /// What it is for.
@@ -195,9 +217,10 @@ pub(super) fn c_name(what: &'static str, name: &str, max: usize) -> Result<CStri
         rule,
     };
     if name.is_empty() || name.len() > max {
-        return Err(refuse(
-            "must have 1 to 26 bytes, since DPDK adds a prefix within 32",
-        ));
+        return Err(refuse(match max {
+            26.. => "must have 1 to 26 bytes, since DPDK adds a prefix within 32",
+            _ => "must have 1 to 22 bytes, since DPDK adds two prefixes within 32",
+        }));
     }
     CString::new(name).map_err(|_| refuse("must not contain a NUL byte"))
 }
@@ -226,7 +249,10 @@ mod tests {
                     mib: 300,
                     huge_pages,
                     free_mib: 0,
-                    taken_pages: 700,
+                    taken: TakenPages {
+                        most: 700,
+                        nodes: 1,
+                    },
                 },
             };
             let text = error.to_string();
@@ -234,6 +260,15 @@ mod tests {
             assert!(text.contains(&words), "{text}");
             let words = format!("echo {pages} | sudo tee {MORE_PAGES}");
             assert!(text.ends_with(&words), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_rule_for_names_is_the_one_that_holds() {
+        for (max, length) in [(26, 27), (22, 23)] {
+            let error = c_name("ring name", &"x".repeat(length), max).unwrap_err();
+            let rule = format!("must have 1 to {max} bytes");
+            assert!(error.to_string().contains(&rule), "{error}");
         }
     }
 }

@@ -50,7 +50,7 @@ pub use device::{Device, DeviceInfo};
 pub use eal::{
     Eal, EalConfig, EalError, HugePages, free_huge_pages_mib, have_huge_pages, plain_mib,
 };
-pub use error::{DpdkError, Errno, Memory};
+pub use error::{DpdkError, Errno, Memory, TakenPages};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
 pub use flow::{FlowError, FlowRule, Flows, QueueId};
 pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
