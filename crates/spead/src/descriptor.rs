@@ -30,8 +30,8 @@ pub struct Descriptor {
     pub name: String,
     /// Free text; for spead2 also in ASCII.
     pub description: String,
-    /// Length of each axis, slowest first; `None` for an axis of variable length. A scalar has no
-    /// axes.
+    /// Length of each axis, slowest first; `None` for an axis of variable length, of which types of
+    /// numpy's have none. A scalar has no axes.
     pub shape: Vec<Option<u64>>,
     /// Type of the elements.
     pub element: ElementType,
@@ -230,7 +230,8 @@ impl Descriptor {
         })
     }
 
-    /// Writes the nested packet.
+    /// Writes the nested packet. Headers of numpy's have no axes of variable length: there they
+    /// become 0, which [`HeapBuilder`](crate::HeapBuilder) refuses.
     pub fn emit(&self) -> Vec<u8> {
         let (format, dtype) = match &self.element {
             ElementType::Format(fields) => {

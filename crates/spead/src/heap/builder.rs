@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, ElementType};
 use crate::packet::{ItemPointer, MAX_PACKET, POINTER_LEN, PacketHeader};
 use crate::{IMMEDIATE_MASK, STREAM_STOP, item};
 
@@ -38,6 +38,15 @@ pub enum HeapError {
     #[error("item {id:#x} is in the heap twice; take two identifiers, or send two heaps")]
     IdRepeated {
         /// Identifier given.
+        id: u64,
+    },
+    /// Descriptor of numpy's type with an axis of variable length, which numpy has not.
+    #[error(
+        "descriptor of item {id:#x} has an axis of variable length and a type of numpy's, which go \
+         together in no header of numpy's; take ElementType::Format"
+    )]
+    VariableAxis {
+        /// Identifier of the described item.
         id: u64,
     },
     /// Immediate value of more than 48 bits.
@@ -102,6 +111,8 @@ pub struct HeapBuilder<'a> {
     heap_count: u64,
     items: Vec<BuilderItem<'a>>,
     repeats: bool,
+    /// The first descriptor that cannot be written.
+    refused: Option<HeapError>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +137,7 @@ impl<'a> HeapBuilder<'a> {
             heap_count,
             items: Vec::new(),
             repeats: false,
+            refused: None,
         }
     }
 
@@ -148,7 +160,12 @@ impl<'a> HeapBuilder<'a> {
     ///
     /// A stream usually has all descriptors in its first heap, and again every few seconds for
     /// receivers that join later.
-    pub fn descriptor(self, descriptor: &Descriptor) -> Self {
+    pub fn descriptor(mut self, descriptor: &Descriptor) -> Self {
+        let is_numpys = matches!(descriptor.element, ElementType::Numpy { .. });
+        if is_numpys && descriptor.shape.contains(&None) {
+            let id = descriptor.id;
+            self.refused = self.refused.or(Some(HeapError::VariableAxis { id }));
+        }
         self.addressed_owned(item::DESCRIPTOR, descriptor.emit())
     }
 
@@ -213,6 +230,9 @@ impl<'a> HeapBuilder<'a> {
 
     /// Checks heap count and items. Returns the pointers, and the bytes of all addressed items.
     fn pointers(&self) -> Result<(Vec<ItemPointer>, u64), HeapError> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
         if self.heap_count > IMMEDIATE_MASK {
             return Err(HeapError::HeapCountTooLarge {
                 heap_count: self.heap_count,

@@ -118,6 +118,22 @@ fn every_rule_of_a_heap_has_its_error() {
     );
 }
 
+/// numpy's arrays have a length: receivers would take 0 for it.
+#[test]
+fn a_type_of_numpys_has_no_axis_of_variable_length() {
+    let id = 0x1700;
+    let mut descriptor = Descriptor::array(id, "power", "", &[2], "<f4");
+    descriptor.shape.push(None);
+    let refused = error(
+        &HeapBuilder::new(1).descriptor(&descriptor),
+        PacketSize::Whole(1472),
+    );
+    assert_eq!(refused, HeapError::VariableAxis { id });
+    descriptor.element = crate::descriptor::ElementType::Format(vec![('f', 32)]);
+    let heap = HeapBuilder::new(1).descriptor(&descriptor);
+    assert_eq!(packets(&heap, PacketSize::Whole(1472)).len(), 1);
+}
+
 #[test]
 fn packet_sizes_leave_room_for_pointers_and_payload() {
     let one = HeapBuilder::new(1).addressed(0x1600, b"bytes");
