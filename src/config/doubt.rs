@@ -54,6 +54,13 @@ impl EngineConfig {
         if self.gain == 0.0 {
             doubts.push("--gain 0: all that is sent will be zero, but for dither".to_owned());
         }
+        if self.send.ttl == 0 {
+            doubts.push(
+                "--send-ttl 0: packets with it leave no host; give 1 for one network, and more for \
+                 networks behind routers"
+                    .to_owned(),
+            );
+        }
         let outputs = self.outputs.iter();
         doubts.extend(outputs.flat_map(|output| output.doubts(clock.adc_sample_rate)));
         doubts
@@ -63,8 +70,21 @@ impl EngineConfig {
 impl OutputConfig {
     /// Frequencies in megahertz where hertz are meant.
     fn doubts(&self, adc_sample_rate: f64) -> Vec<String> {
+        // 224.0.0.0/24 (RFC 5771).
+        let local = self
+            .dst
+            .iter()
+            .find(|dst| dst.ip().octets()[..3] == [224, 0, 0]);
+        let local = local.map(|dst| {
+            format!(
+                "{} dst of '{}' {dst}: groups up to 224.0.0.255 are for protocols of the network: no router passes \
+                 them on, and switches flood them; choose others, such as 239.10.10.0",
+                self.option(),
+                self.name
+            )
+        });
         let Some(narrowband) = &self.narrowband else {
-            return Vec::new();
+            return local.into_iter().collect();
         };
         let digitised = adc_sample_rate / 2.0;
         let width = digitised / self.decimation() as f64;
@@ -92,7 +112,8 @@ impl OutputConfig {
         let centre = tiny("centre_frequency", narrowband.centre_frequency, digitised);
         let pass = narrowband.pass_bandwidth;
         let pass = pass.and_then(|pass| tiny("pass_bandwidth", pass, width));
-        centre.into_iter().chain(pass).chain(outside).collect()
+        let frequencies = centre.into_iter().chain(pass).chain(outside);
+        local.into_iter().chain(frequencies).collect()
     }
 }
 
@@ -142,6 +163,9 @@ mod tests {
         let early = one(&|config| config.clock.sync_time = 17_637.0);
         assert!(early.contains("the year 1970 is long gone"), "{early}");
         assert!(one(&|config| config.gain = 0.0).contains("--gain 0"));
+        assert!(one(&|config| config.send.ttl = 0).contains("--send-ttl 0"));
+        let local = one(&|config| config.outputs[0].dst[0].set_ip([224, 0, 0, 22].into()));
+        assert!(local.contains("dst of 'w' 224.0.0.22:7148"), "{local}");
         let spec = NarrowbandSpec {
             centre_frequency: 284.0,
             decimation: 16,

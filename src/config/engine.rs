@@ -70,8 +70,11 @@ impl SendConfig {
             unit.checked_mul(batch / gcd(unit, batch))
         });
         let unit = unit.ok_or_else(|| {
+            let values = outputs.iter().map(|of| of.jones_per_batch.to_string());
+            let values = values.collect::<Vec<_>>().join(" and ");
+            let option = "--wideband or --narrowband jones_per_batch";
             let rule = "the outputs' values have no common multiple that fits memory";
-            ConfigError::new("jones_per_batch", "", rule, "use powers of two")
+            ConfigError::new(option, values, rule, "use powers of two")
         })?;
         jones.max(1).checked_next_multiple_of(unit).ok_or_else(|| {
             let rule = "does not fit memory";

@@ -1,6 +1,7 @@
 //! Options of a live engine under katgpucbf's names, and what they come to.
 
 use std::collections::HashSet;
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -405,6 +406,11 @@ impl FgpuOptions {
                 "try 239.102.0.64+7:7148,239.102.1.64+7:7148",
             )
         })?;
+        if let Some(any) = endpoints.iter().find(|of| of.ip().is_unspecified()) {
+            let rule = "is where no packet is sent to";
+            let way_out = "give the groups that digitisers send to, or an address of this host";
+            return Err(ConfigError::new("SRC", any, rule, way_out));
+        }
         let interfaces = required("--recv-interface", self.recv_interface.clone())?;
         let interfaces = names("--recv-interface", interfaces, false)?;
         Ok(InputConfig::Live {
@@ -414,11 +420,18 @@ impl FgpuOptions {
                 .take(cpus.len())
                 .cloned()
                 .collect(),
-            endpoints,
+            endpoints: once(endpoints),
             cpus,
             buffer: self.recv_buffer,
         })
     }
+}
+
+/// Each endpoint where it comes first: one that is named twice would bring all packets twice.
+fn once(mut endpoints: Vec<SocketAddrV4>) -> Vec<SocketAddrV4> {
+    let mut seen = HashSet::new();
+    endpoints.retain(|endpoint| seen.insert(*endpoint));
+    endpoints
 }
 
 /// Bytes of a buffer, more than any host has.

@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 
+use dsp::remez::RemezError;
 use dsp::{Dither, OutputBits, Oversampling, WindowFunction};
 use ground::SampleClock;
 
@@ -16,7 +17,9 @@ use crate::net::endpoint;
 /// katgpucbf's default of the sub-option `jones_per_batch`.
 pub const JONES_PER_BATCH: usize = 1 << 20;
 /// Largest decimation of a narrowband output.
-const MAX_DECIMATION: usize = 1024;
+pub(super) const MAX_DECIMATION: usize = 1024;
+/// Weight of the pass band unless an option says another.
+const WEIGHT_PASS: f64 = 0.005;
 /// Most taps of its filter: the time of a design grows with their square, and this is up to some
 /// ten seconds.
 const MAX_DDC_TAPS: usize = 8192;
@@ -247,7 +250,7 @@ impl FromStr for NarrowbandOptions {
                 ddc_taps: given.optional("ddc_taps", "a positive number", "128", positive)?,
                 weight_pass: given
                     .optional("weight_pass", "a number", "0.005", finite)?
-                    .unwrap_or(0.005),
+                    .unwrap_or(WEIGHT_PASS),
                 pass_bandwidth: given.optional(
                     "pass_bandwidth",
                     "hertz, alone or with a unit",
@@ -326,15 +329,33 @@ impl NarrowbandOptions {
             let way_out = format!("try {}", (0.6 * bandwidth).round());
             return Err(self.refuse("pass_bandwidth", pass, rule, way_out));
         }
-        let narrowband = Narrowband::new(&self.spec, clock).map_err(|error| {
-            let (taps, rule) = (self.spec.taps(), format!("make no filter: {error}"));
-            let way_out = format!("try {}", (16 * self.spec.subsampling()).min(MAX_DDC_TAPS));
-            self.refuse("ddc_taps", taps, rule, way_out)
-        })?;
+        let narrowband =
+            Narrowband::new(&self.spec, clock).map_err(|error| self.refuse_filter(&error))?;
         Ok(OutputConfig {
             narrowband: Some(narrowband),
             ..self.common.into_config(jones_per_batch, dither_seed)
         })
+    }
+
+    /// The refusal of a filter that cannot be designed, by what is not as usual about it.
+    fn refuse_filter(&self, error: &RemezError) -> ConfigError {
+        let NarrowbandSpec { weight_pass, .. } = self.spec;
+        if weight_pass != WEIGHT_PASS {
+            let rule = format!("makes no filter: {error}");
+            return self.refuse(
+                "weight_pass",
+                format!("{weight_pass:e}"),
+                rule,
+                "leave it out",
+            );
+        }
+        let (taps, rule) = (self.spec.taps(), format!("make no filter: {error}"));
+        let usual = (16 * self.spec.subsampling()).min(MAX_DDC_TAPS);
+        let way_out = match usual == taps {
+            true => "lower pass_bandwidth".to_owned(),
+            false => format!("try {usual}"),
+        };
+        self.refuse("ddc_taps", taps, rule, way_out)
     }
 
     fn refuse(

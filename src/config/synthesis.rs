@@ -5,6 +5,7 @@ use std::str::FromStr;
 use dsp::{Oversampling, pfb};
 
 use super::ConfigError;
+use super::outputs::MAX_DECIMATION;
 use super::prototype::PrototypeOptions;
 use super::suboptions::{Key, SubOptions, key};
 
@@ -53,14 +54,18 @@ impl FromStr for SynthesisOptions {
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut given = SubOptions::parse(OPTION, text, KEYS.iter())?;
-        let positive = |s: &str| s.parse().ok().filter(|&value: &usize| value > 0);
+        let decimation = |s: &str| {
+            s.parse()
+                .ok()
+                .filter(|of| (1..=MAX_DECIMATION).contains(of))
+        };
         let finite = |s: &str| {
             let value = s.parse().ok();
             value.filter(|value: &f64| value.is_finite() && *value != 0.0)
         };
         let options = Self {
             prototype: PrototypeOptions::take(&mut given)?,
-            decimation: given.optional("decimation", "a positive number", "8", positive)?,
+            decimation: given.optional("decimation", "from 1 to 1024", "8", decimation)?,
             whole: given
                 .optional("pass_bandwidth", "hertz", "53.5M", |s| Some(!s.is_empty()))?
                 .unwrap_or(false),
@@ -165,6 +170,10 @@ mod tests {
             ("oversampling=4/3,pass_bandwidth=5M", "add decimation=8"),
             ("oversampling=4/3,taps=0", "try 16"),
             ("oversampling=4/3,gain=0", "try gain=1"),
+            (
+                "oversampling=4/3,decimation=9223372036854775808",
+                "from 1 to 1024; try decimation=8",
+            ),
             ("oversampling=4/3,w_cutoff=NaN", "try 1.0"),
             ("oversampling=4/3,channels=64", "is not a key"),
         ] {

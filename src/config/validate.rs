@@ -51,20 +51,18 @@ impl EngineConfig {
         for output in &self.outputs {
             output.validate()?;
             if !names.insert(&output.name) {
+                let option = format!("{} name", output.option());
                 let rule = "output names must be unique";
-                return Err(refuse("--wideband name", &output.name, rule, "rename one"));
+                return Err(refuse(option, &output.name, rule, "rename one"));
             }
             if let Some(dst) = output.dst.iter().find(|&dst| !destinations.insert(dst)) {
                 let rule = format!(
                     "of '{}' is another output's too: receivers could not tell them apart",
                     output.name
                 );
-                return Err(refuse(
-                    "--wideband dst",
-                    dst,
-                    rule,
-                    "choose other addresses or ports",
-                ));
+                let option = format!("{} dst", output.option());
+                let way_out = "choose other addresses or ports";
+                return Err(refuse(option, dst, rule, way_out));
             }
         }
         self.validate_send()?;
@@ -243,7 +241,9 @@ impl OutputConfig {
         Ok(())
     }
 
-    fn validate(&self) -> Result<(), ConfigError> {
+    /// Checks what an output has to keep whatever the engine around it; the first rule broken is
+    /// returned.
+    pub fn validate(&self) -> Result<(), ConfigError> {
         let option = |key: &str| format!("{} {key} of '{}'", self.option(), self.name);
         let channels = self.channels;
         // A discarding transform has twice as many bins as channels; that of wideband has twice as
