@@ -4,23 +4,23 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::*;
 
-const OUTPUT: &str = "name=w,channels=1024,dst=239.10.0.0+7:7148";
-const SOURCES: &str = "239.102.0.64+7:7148,239.102.1.64+7:7148";
-const REQUIRED: [&str; 4] = [
+pub(super) const OUTPUT: &str = "name=w,channels=1024,dst=239.10.0.0+7:7148";
+pub(super) const SOURCES: &str = "239.102.0.64+7:7148,239.102.1.64+7:7148";
+pub(super) const REQUIRED: [&str; 4] = [
     "--recv-interface=eth0",
     "--send-interface=eth1",
     "--adc-sample-rate=1712e6",
     "--sync-time=1763700000.5",
 ];
 
-fn command() -> Command {
+pub(super) fn command() -> Command {
     let command = FgpuOptions::augment_args(Command::new("fgpu"));
     FgpuOptions::with_defaults(command)
         .infer_long_args(true)
         .args_override_self(true)
 }
 
-fn matches<S: Into<std::ffi::OsString> + Clone>(
+pub(super) fn matches<S: Into<std::ffi::OsString> + Clone>(
     args: impl IntoIterator<Item = S>,
 ) -> Result<ArgMatches, String> {
     let args = std::iter::once("fgpu".into()).chain(args.into_iter().map(Into::into));
@@ -28,7 +28,7 @@ fn matches<S: Into<std::ffi::OsString> + Clone>(
     found.map_err(|error| error.to_string())
 }
 
-fn resolved(matches: &ArgMatches) -> Result<FgpuConfig, String> {
+pub(super) fn resolved(matches: &ArgMatches) -> Result<FgpuConfig, String> {
     let options = FgpuOptions::from_arg_matches(matches).map_err(|error| error.to_string())?;
     options.resolve().map_err(|error| error.to_string())
 }
@@ -201,6 +201,24 @@ fn options_may_be_shortened_repeated_and_negative() {
 }
 
 #[test]
+fn sources_are_destinations_of_packets_and_each_counts_once() {
+    let sources = |text| {
+        let args = [&REQUIRED[..], &["--wideband", OUTPUT, text]].concat();
+        resolved(&matches(args).unwrap())
+    };
+    let config = sources("239.1.1.0+3,239.1.1.2+3").unwrap();
+    let InputConfig::Live { endpoints, .. } = config.input else {
+        panic!("{:?}", config.input);
+    };
+    assert_eq!(crate::net::format_endpoints(&endpoints), "239.1.1.0+5:7148");
+    let refused = sources("0.0.0.0:7148").unwrap_err();
+    assert!(
+        refused.starts_with("SRC 0.0.0.0:7148: is where no packet is sent to"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn an_existing_file_is_a_source() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
@@ -283,7 +301,7 @@ fn every_rule_is_kept() {
         (
             "one destination of two outputs",
             vec![narrow("dst=239.11.0.0+7", "dst=239.10.0.7:7148")],
-            "of 'n' is another output's too",
+            "--narrowband dst 239.10.0.7:7148: of 'n' is another output's too",
         ),
         (
             "5",
@@ -337,6 +355,14 @@ fn every_rule_is_kept() {
             "10, narrowband",
             vec![narrow("decimation", "jones_per_batch=1000000,decimation")],
             "multiple of the 1024",
+        ),
+        (
+            "10, of two outputs",
+            vec![wideband(&format!(
+                "channels=1024,dst=239.10.1.0,jones_per_batch={}",
+                usize::MAX
+            ))],
+            "jones_per_batch 1048576 and 18446744073709551615: the outputs' values have no common",
         ),
         (
             "11",
@@ -448,6 +474,11 @@ fn every_rule_is_kept() {
             vec![narrow("decimation", "weight_pass=0,decimation")],
             "must be positive",
         ),
+        (
+            "weight without a filter",
+            vec![narrow("decimation", "weight_pass=1e-300,decimation")],
+            "weight_pass of 'n' 1e-300: makes no filter",
+        ),
     ];
     for (rule, args, expected) in cases {
         let args: Vec<_> = args.iter().map(String::as_str).collect();
@@ -462,99 +493,5 @@ fn every_rule_is_kept() {
         }
         let message = resolve(&args).unwrap_err();
         assert!(message.contains(expected), "rule {rule}: {message}");
-    }
-}
-
-#[test]
-fn files_say_what_command_lines_say() {
-    let file = r#"
-        src = "239.102.0.64+7,239.102.1.64+7"
-        recv-interface = ["eth0", "eth1"]
-        send-interface = "eth2"
-        adc-sample-rate = 1712e6
-        sync-time = 1763700000.5
-        feng-id = 3
-        gain = 0.25
-        recv-ibv = true
-        send-ibv = false
-        [[wideband]]
-        name = "w"
-        channels = 1024
-        dst = "239.10.0.0+7"
-        w_cutoff = 0.9
-    "#;
-    let given = |args: &[&str]| {
-        let given = matches(args).unwrap();
-        let arguments = arguments(file, &command(), &given).unwrap();
-        let args = arguments
-            .into_iter()
-            .chain(args.iter().map(|&arg| arg.to_owned()));
-        matches(args).unwrap()
-    };
-    let all = given(&[]);
-    let config = resolved(&all).unwrap();
-    assert_eq!((config.engine.feng_id, config.engine.gain), (3, 0.25));
-    assert_eq!(config.engine.outputs[0].w_cutoff, 0.9);
-    let ignored = FgpuOptions::from_arg_matches(&all).unwrap().ignored;
-    assert_eq!(ignored.given(), ["--recv-ibv"]);
-
-    // The command line wins; its outputs replace those of the file.
-    let other = "--wideband=name=v,channels=256,dst=239.11.0.0";
-    let config = resolved(&given(&["--feng-id=4", other, "239.1.1.1"])).unwrap();
-    assert_eq!((config.engine.feng_id, config.engine.gain), (4, 0.25));
-    let names: Vec<_> = config
-        .engine
-        .outputs
-        .iter()
-        .map(|output| &output.name[..])
-        .collect();
-    assert_eq!(names, ["v"]);
-    assert!(matches!(config.input, InputConfig::Live { endpoints, .. } if endpoints.len() == 1));
-}
-
-#[test]
-fn mistakes_in_files_are_named() {
-    let none = matches::<&str>([]).unwrap();
-    let mistake = |text: &str| arguments(text, &command(), &none).unwrap_err().to_string();
-    assert!(mistake("feng = 3").contains("feng: is not an option"));
-    assert!(mistake("recv-ibv = 1").contains("true or false"));
-    assert!(mistake("wideband = 'name=w'").contains("[[wideband]]"));
-    assert!(mistake("[[wideband]]\nname = true").contains("numbers and strings"));
-    assert!(mistake("gain = true").contains("a number or a string"));
-    assert!(mistake("gain 3").contains("line 1"));
-    // What a file says wrongly is refused like the same on the command line.
-    let wrong = arguments("feng-id = 'x'", &command(), &none).unwrap();
-    assert!(matches(wrong).unwrap_err().contains("--feng-id"));
-}
-
-#[test]
-fn what_would_run_can_be_fed_back() {
-    let second =
-        "--wideband=name=v,channels=256,dst=239.11.0.0+1:9,window_function=rect,dither=none";
-    for args in [
-        &[][..],
-        &[
-            "--gain=-0.1",
-            "--recv-affinity=-1,4",
-            "--katcp-port=0",
-            "--prometheus-port=9100",
-            second,
-        ],
-        &[
-            "--sync-time=1763700000.123456",
-            "--mask-timestamp",
-            "--send-rate-factor=0",
-            "--katcp-host=::1",
-        ],
-    ] {
-        let args = [&REQUIRED[..], &["--wideband", OUTPUT, SOURCES], args].concat();
-        let first = matches(&args).unwrap();
-        let config = resolved(&first).unwrap();
-        let text = to_toml(&command(), &first, &config);
-        let none = matches::<&str>([]).unwrap();
-        let again = matches(arguments(&text, &command(), &none).unwrap()).unwrap();
-        let fed_back = resolved(&again).unwrap();
-        assert_eq!(format!("{config:?}"), format!("{fed_back:?}"), "{text}");
-        assert_eq!(to_toml(&command(), &again, &fed_back), text);
     }
 }

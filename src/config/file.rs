@@ -74,7 +74,7 @@ pub fn arguments(
             (ArgAction::Append, Value::Array(values)) => {
                 for value in values {
                     let text = sub_options(&value)
-                        .ok_or_else(|| wrong("tables of numbers and strings"))?;
+                        .ok_or_else(|| wrong("tables of numbers, and of strings without commas"))?;
                     arguments.push(format!("--{key}={text}"));
                 }
             }
@@ -113,9 +113,11 @@ fn sub_options(value: &Value) -> Option<String> {
     let Value::Table(table) = value else {
         return scalar(value);
     };
+    // What is behind a comma would be another key.
+    let plain = |value| scalar(value).filter(|text| !text.contains(','));
     let pairs = table
         .iter()
-        .map(|(key, value)| Some(format!("{key}={}", scalar(value)?)));
+        .map(|(key, value)| Some(format!("{key}={}", plain(value)?)));
     Some(pairs.collect::<Option<Vec<_>>>()?.join(","))
 }
 
@@ -198,6 +200,10 @@ fn output_table(output: &OutputConfig) -> Table {
     set("taps", Value::Integer(output.taps as i64));
     set("w_cutoff", Value::Float(output.w_cutoff));
     set("window_function", choice(&output.window_function));
+    set(
+        "oversampling",
+        Value::String(output.oversampling.to_string()),
+    );
     set("dither", choice(&output.dither));
     if let Some(narrowband) = &output.narrowband {
         set(

@@ -11,6 +11,8 @@ mod fgpu;
 #[cfg(test)]
 mod fgpu_tests;
 mod file;
+#[cfg(test)]
+mod file_tests;
 mod gain;
 pub mod heading;
 mod ignored;
