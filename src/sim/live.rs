@@ -272,7 +272,7 @@ impl SimLcore {
             };
             // There is room.
             let _ = self.batch.push(mbuf);
-            self.packets.descriptors_sent();
+            self.packets.descriptors_sent(heap.index);
         }
         let old = self.before.as_ref().filter(|_| heap.index < self.from);
         let windows = old.unwrap_or(&self.parts.windows);

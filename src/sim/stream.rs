@@ -67,7 +67,9 @@ pub struct Packets {
     descriptor_template: Option<HeaderTemplate>,
     /// Samples from one descriptor heap to the next.
     descriptor_step: f64,
+    /// How many of these heaps were sent, and the sample from which on the next is due.
     descriptor_heaps: u64,
+    descriptors_from: f64,
 }
 
 impl Packets {
@@ -89,6 +91,7 @@ impl Packets {
                 .map(|dst| origin.template(0, DESCRIPTOR_PORT, *dst, config.ttl)),
             descriptor_step: DESCRIPTOR_SECONDS * config.clock.adc_sample_rate,
             descriptor_heaps: 0,
+            descriptors_from: 0.0,
         }
     }
 
@@ -132,17 +135,24 @@ impl Packets {
     /// Headers and UDP payload of the descriptors, if they are due before the heaps of this time:
     /// until [`Self::descriptors_sent`].
     pub fn descriptors_due(&self, index: u64) -> Option<(&HeaderTemplate, Vec<u8>)> {
-        let start = (index * self.heap_samples) as f64;
-        if start < self.descriptor_heaps as f64 * self.descriptor_step {
+        if self.start(index) < self.descriptors_from {
             return None;
         }
         let packet = emit_heap(2 * self.descriptor_heaps + 1, &self.descriptors);
         Some((self.descriptor_template.as_ref()?, packet))
     }
 
-    /// Notes that those that were due have been sent.
-    pub fn descriptors_sent(&mut self) {
+    /// Notes that those that were due before the heaps of this time have been sent. What a gap left
+    /// out is not made up for.
+    pub fn descriptors_sent(&mut self, index: u64) {
+        let steps = (self.start(index) / self.descriptor_step).floor();
         self.descriptor_heaps += 1;
+        self.descriptors_from = (steps + 1.0) * self.descriptor_step;
+    }
+
+    /// Samples before the heaps of this time.
+    fn start(&self, index: u64) -> f64 {
+        (index * self.heap_samples) as f64
     }
 }
 
@@ -173,6 +183,12 @@ impl Digitiser {
         frames.saturating_mul(CaptureWriter::frame_bytes(frame))
     }
 
+    /// UNIX time of the end of a capture of so many heaps of each polarisation.
+    pub fn capture_end(config: &DigitiserConfig, per_pol: u64) -> f64 {
+        let samples = config.first_timestamp as f64 + per_pol as f64 * config.heap_samples as f64;
+        config.clock.sync_time + samples / config.clock.adc_sample_rate
+    }
+
     /// Heaps in the order they are sent: all polarisations of one time, then those of the next.
     pub fn heaps(&self, per_pol: u64) -> impl Iterator<Item = SimHeap> + use<> {
         heaps(self.config.dests.len(), per_pol)
@@ -200,7 +216,7 @@ impl Digitiser {
             if let Some((template, packet)) = packets.descriptors_due(heap.index) {
                 template.emit_checksummed(&[&packet], &mut headers);
                 capture.write_frame(self.time_ns(start), &[&headers, &packet])?;
-                packets.descriptors_sent();
+                packets.descriptors_sent(heap.index);
             }
             packets.packet(&self.windows, heap, &mut packet);
             now = now.max(start + samples * (heap.pol as u64 + 1) / pols);
@@ -446,11 +462,16 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(count(&packets, 0), Some(1));
         }
-        packets.descriptors_sent();
+        packets.descriptors_sent(0);
         assert_eq!(count(&packets, 0), None);
         // 5 s later.
-        let index = 5_000_000_000u64.div_ceil(4096);
-        assert_eq!(count(&packets, index - 1), None);
-        assert_eq!(count(&packets, index), Some(3));
+        let index = |seconds: u64| (seconds * 1_000_000_000).div_ceil(4096);
+        assert_eq!(count(&packets, index(5) - 1), None);
+        assert_eq!(count(&packets, index(5)), Some(3));
+        // Behind a gap they come once, then at their times again.
+        packets.descriptors_sent(index(63));
+        assert_eq!(count(&packets, index(63)), None);
+        assert_eq!(count(&packets, index(65) - 1), None);
+        assert_eq!(count(&packets, index(65)), Some(5));
     }
 }
