@@ -136,6 +136,9 @@ pub enum FaultPlanError {
         "faults: {0:?}: needs a positive number of heaps after the colon, as in gap=0.001:100; only gap and late take one"
     )]
     Heaps(String),
+    /// A kind that has a probability already.
+    #[error("faults: {0:?}: this kind is given twice; leave one of them out")]
+    Twice(String),
     /// No heap would be left to send.
     #[error(
         "--faults {0}: its probability must be below 1 with --interface, or no heap is ever sent: lower it, or write a file with --output"
@@ -169,6 +172,7 @@ impl std::str::FromStr for FaultPlan {
             late_heaps: LATE_HEAPS,
             ..Self::default()
         };
+        let mut kinds = Vec::new();
         for entry in text
             .split(',')
             .map(str::trim)
@@ -176,6 +180,10 @@ impl std::str::FromStr for FaultPlan {
         {
             let unknown = || FaultPlanError::Unknown(entry.to_owned());
             let (kind, value) = entry.split_once('=').ok_or_else(unknown)?;
+            if kinds.contains(&kind) {
+                return Err(FaultPlanError::Twice(entry.to_owned()));
+            }
+            kinds.push(kind);
             let (chance, heaps) = match value.split_once(':') {
                 Some((chance, heaps)) => (chance, Some(heaps)),
                 None => (value, None),
@@ -372,8 +380,8 @@ struct Held<I> {
     coin: Coin,
     kind: &'static str,
     distance: u64,
-    /// Held heaps and the index that releases them, earliest first.
-    held: VecDeque<(u64, SimHeap)>,
+    /// Of each polarisation its held heaps and the index that releases them, earliest first.
+    held: Vec<VecDeque<(u64, SimHeap)>>,
     ready: VecDeque<SimHeap>,
     ended: bool,
 }
@@ -385,7 +393,7 @@ impl<I> Held<I> {
             coin,
             kind,
             distance,
-            held: VecDeque::new(),
+            held: Vec::new(),
             ready: VecDeque::new(),
             ended: false,
         }
@@ -393,7 +401,22 @@ impl<I> Held<I> {
 
     /// A heap that is swapped must not be swapped with one that is swapped itself.
     fn may_hold(&self, pol: usize) -> bool {
-        self.distance > 1 || !self.held.iter().any(|(_, heap)| heap.pol == pol)
+        self.distance > 1 || self.held.get(pol).is_none_or(VecDeque::is_empty)
+    }
+
+    /// The held heaps of a polarisation.
+    fn of(&mut self, pol: usize) -> &mut VecDeque<(u64, SimHeap)> {
+        if self.held.len() <= pol {
+            self.held.resize_with(pol + 1, VecDeque::new);
+        }
+        &mut self.held[pol]
+    }
+
+    /// The held heap that is released first.
+    fn first(&mut self) -> Option<SimHeap> {
+        let held = self.held.iter_mut().filter(|held| !held.is_empty());
+        let first = held.min_by_key(|held| held.front().map(|(release, _)| *release));
+        first?.pop_front().map(|(_, heap)| heap)
     }
 }
 
@@ -406,7 +429,7 @@ impl<I: Iterator<Item = SimHeap>> Iterator for Held<I> {
                 return Some(heap);
             }
             if self.ended {
-                return self.held.pop_front().map(|(_, heap)| heap);
+                return self.first();
             }
             let Some(mut heap) = self.heaps.next() else {
                 self.ended = true;
@@ -415,15 +438,13 @@ impl<I: Iterator<Item = SimHeap>> Iterator for Held<I> {
             if self.may_hold(heap.pol) && self.coin.toss(self.kind, &heap) {
                 heap.touched = true;
                 let release = heap.index.saturating_add(self.distance);
-                self.held.push_back((release, heap));
+                self.of(heap.pol).push_back((release, heap));
                 continue;
             }
             self.ready.push_back(heap);
-            let (pol, index) = (heap.pol, heap.index);
-            let due = |held: &(u64, SimHeap)| held.1.pol == pol && held.0 <= index;
-            while let Some(place) = self.held.iter().position(due) {
-                let released = self.held.remove(place);
-                self.ready.extend(released.map(|(_, heap)| heap));
+            if let Some(held) = self.held.get_mut(heap.pol) {
+                let due = held.partition_point(|(release, _)| *release <= heap.index);
+                self.ready.extend(held.drain(..due).map(|(_, heap)| heap));
             }
         }
     }

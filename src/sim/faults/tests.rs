@@ -56,6 +56,23 @@ fn late_heaps_are_late() {
     }
 }
 
+/// As far as a live simulator may look ahead: a heap costs the same however many are held.
+#[test]
+fn heaps_may_be_very_late_and_many() {
+    let ledger = Ledger::default();
+    let plan: FaultPlan = "late=0.5:1048576".parse().unwrap();
+    let heaps = crate::sim::stream::heaps(2, 1 << 18);
+    let sent: Vec<_> = plan.decorate(heaps, 1, &ledger).collect();
+    assert_eq!(sent.len(), 1 << 19);
+    let late = ledger.borrow().len();
+    assert!(late > 1 << 17);
+    // They all come at the end, in order.
+    let [first, last] = [&sent[..sent.len() - late], &sent[sent.len() - late..]];
+    for part in [first, last] {
+        assert!(part.is_sorted_by_key(|heap| (heap.index, heap.pol)));
+    }
+}
+
 #[test]
 fn gaps_have_their_length_and_take_both_polarisations() {
     let (_, faults) = run("gap=0.002:50", 3);
@@ -114,6 +131,8 @@ fn mistakes_are_named() {
     assert!(matches!(error("gap=0.1"), FaultPlanError::Heaps(_)));
     assert!(matches!(error("gap=0.1:0"), FaultPlanError::Heaps(_)));
     assert!(matches!(error("drop=0.1:5"), FaultPlanError::Heaps(_)));
+    let twice = error("drop=0.1, late=0.1, drop=0.9");
+    assert_eq!(twice, FaultPlanError::Twice("drop=0.9".to_owned()));
 }
 
 /// A live simulator looks for its next heap until it has one.
