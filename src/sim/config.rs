@@ -44,10 +44,10 @@ pub struct DigitiserConfig {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
     /// Rates are positive.
-    #[error("--adc-sample-rate {0} must be a positive number of hertz, such as 1712e6")]
+    #[error("--adc-sample-rate {0:?} must be a positive number of hertz, such as 1712e6")]
     SampleRate(f64),
     /// Times are UNIX times.
-    #[error("--sync-time {0} must be a UNIX time from 0 to 2106, such as 1763700000")]
+    #[error("--sync-time {0:?} must be a UNIX time from 0 to 2106, such as 1763700000")]
     SyncTime(f64),
     /// Signals match destinations.
     #[error(
