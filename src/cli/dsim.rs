@@ -38,6 +38,9 @@ use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::DSIM)]
 #[group(id = "to", required = true, args = ["output", "interface"])]
+#[command(mut_arg("katcp_host", |arg| arg.conflicts_with("output")))]
+#[command(mut_arg("katcp_port", |arg| arg.conflicts_with("output")))]
+#[command(mut_arg("prometheus_port", |arg| arg.conflicts_with("output")))]
 pub struct DsimArgs {
     /// Capture file to write [required, or --interface]
     #[arg(long, value_name = "CAPTURE.pcap", conflicts_with = "interface", help_heading = heading::RESULTS)]
@@ -106,7 +109,7 @@ pub struct DsimArgs {
         value_name = "CPU",
         default_value = "-1",
         allow_hyphen_values = true,
-        requires = "interface", help_heading = heading::PLACE)]
+        conflicts_with = "output", help_heading = heading::PLACE)]
     pub affinity: Cpu,
     /// CPU of everything else; -1: any
     #[arg(
@@ -114,15 +117,15 @@ pub struct DsimArgs {
         value_name = "CPU",
         default_value = "-1",
         allow_hyphen_values = true,
-        requires = "interface", help_heading = heading::PLACE)]
+        conflicts_with = "output", help_heading = heading::PLACE)]
     pub main_affinity: Cpu,
     /// Bytes that packets may wait in
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = bytes, help_heading = heading::SEND)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = bytes, conflicts_with = "output", help_heading = heading::SEND)]
     pub send_buffer: usize,
     #[command(flatten)]
     pub serve: ServeOptions,
     /// Where log messages go
-    #[arg(long, value_enum, default_value_t, help_heading = heading::CONTROL)]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "output", help_heading = heading::CONTROL)]
     pub log: LogTo,
     #[command(flatten)]
     ignored: Ignored,
@@ -265,6 +268,16 @@ impl DsimArgs {
             }
             None => self.samples,
         };
+        if samples == Some(0) {
+            let rule = "must be 1 at least, or no heap is sent";
+            let way_out = "leave it out for the usual length";
+            return Err(Failure::usage(ConfigError::new(
+                "--samples",
+                0,
+                rule,
+                way_out,
+            )));
+        }
         Ok(samples.map(|samples| samples.div_ceil(self.heap_samples as u64)))
     }
 }
@@ -304,6 +317,27 @@ fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
             free >> 20
         ))),
     }
+}
+
+/// Refuses a capture that ends when its format has no times any more.
+fn check_end(config: &DigitiserConfig, heaps: u64) -> Result<(), Failure> {
+    const MOST: f64 = u32::MAX as f64;
+    let end = Digitiser::capture_end(config, heaps);
+    if end <= MOST {
+        return Ok(());
+    }
+    let rule = format!(
+        "the capture would end at UNIX time {end:.5e}, by --first-timestamp, --samples or --seconds and --adc-sample-rate, \
+         and pcap has times up to {MOST}, in 2106"
+    );
+    let way_out = "give an earlier --sync-time, a higher rate or a shorter capture";
+    let sync_time = config.clock.sync_time;
+    Err(Failure::usage(ConfigError::new(
+        "--sync-time",
+        sync_time,
+        rule,
+        way_out,
+    )))
 }
 
 /// What went into a capture.
@@ -347,20 +381,13 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let heaps = args.heaps(config.clock.adc_sample_rate)?;
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
     check_room(path, Digitiser::capture_bytes(&config, heaps))?;
+    check_end(&config, heaps)?;
     let stop = StopFlag::default();
     stop_on_signal(&stop, CaptureWriter::part_of(path));
-    let interrupted = || {
-        let why = format!("--output {}: interrupted, and not written", path.display());
-        Failure::data(why)
-    };
     let is_told = || stop.is_set();
     let windows = progress::windows(&config, &config.signals, config.period, is_told);
-    let windows = windows.ok_or_else(interrupted)?;
+    let windows = windows.ok_or_else(|| interrupted(path))?;
     let digitiser = Digitiser::of(config.clone(), windows);
-    let ledger = Ledger::default();
-    let stream = args
-        .faults
-        .decorate(digitiser.heaps(heaps), args.fault_seed, &ledger);
     let new_truth = args.truth.as_deref().filter(|path| !path.exists());
     // Opened before hours of writing.
     let truth_file = args.truth.as_deref().map(|path| {
@@ -370,26 +397,14 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         file.map(|file| (path, file)).map_err(failed)
     });
     let truth_file = truth_file.transpose()?;
-    let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
-    let total = heaps.saturating_mul(config.dests.len() as u64);
-    let mut progress = SimProgress::new("writing heaps", total);
-    let frames = digitiser
-        .write(
-            stream
-                .take_while(|_| !stop.is_set())
-                .inspect(|_| progress.step()),
-            &mut capture,
-        )
-        .map_err(Failure::data)?;
-    drop(progress);
-    if stop.is_set() {
+    let ledger = Ledger::default();
+    let written = write_heaps(args, &digitiser, heaps, path, &stop, &ledger);
+    let frames = written.inspect_err(|_| {
         if let Some(path) = new_truth {
             // Empty, and if it cannot be removed, that is all that it is.
             let _ = fs::remove_file(path);
         }
-        return Err(interrupted());
-    }
-    capture.finish().map_err(Failure::data)?;
+    })?;
     let samples = heaps.saturating_mul(args.heap_samples as u64);
     tracing::info!(
         "{}: {}, {} per polarisation, {}",
@@ -422,4 +437,34 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         write.map_err(failed)?;
     }
     Ok(())
+}
+
+fn interrupted(path: &Path) -> Failure {
+    let why = format!("--output {}: interrupted, and not written", path.display());
+    Failure::data(why)
+}
+
+/// Writes heaps, with their faults. Returns the number of frames with data.
+fn write_heaps(
+    args: &DsimArgs,
+    digitiser: &Digitiser,
+    heaps: u64,
+    path: &Path,
+    stop: &StopFlag,
+    ledger: &Ledger,
+) -> Result<u64, Failure> {
+    let all = digitiser.heaps(heaps);
+    let stream = args.faults.decorate(all, args.fault_seed, ledger);
+    let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
+    let total = heaps.saturating_mul(args.dests(To::Capture).len() as u64);
+    let mut progress = SimProgress::new("writing heaps", total);
+    let stream = stream.take_while(|_| !stop.is_set());
+    let frames = digitiser.write(stream.inspect(|_| progress.step()), &mut capture);
+    let frames = frames.map_err(Failure::data)?;
+    drop(progress);
+    if stop.is_set() {
+        return Err(interrupted(path));
+    }
+    capture.finish().map_err(Failure::data)?;
+    Ok(frames)
 }

@@ -340,6 +340,19 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         (&["nowhere"], "nowhere"),
         (&["--seconds", "0"], "positive"),
         (&["--seconds", "1", "--samples", "1"], "cannot be used with"),
+        (&["--samples", "0"], "--samples 0: must be 1 at least"),
+        (
+            &["--sync-time", "4294967290", "--adc-sample-rate", "1000"],
+            "pcap has times up to 4294967295, in 2106",
+        ),
+        (&["--affinity", "1"], "cannot be used with"),
+        (&["--main-affinity", "-1"], "cannot be used with"),
+        (&["--send-buffer", "1M"], "cannot be used with"),
+        (&["--katcp-host", "127.0.0.1"], "cannot be used with"),
+        (&["--katcp-port", "7150"], "cannot be used with"),
+        (&["--prometheus-port", "7151"], "cannot be used with"),
+        (&["--log", "stderr"], "cannot be used with"),
+        (&["--faults", "drop=0.1,drop=0.2"], "given twice"),
         (&["--faults", "drop=2"], "probability"),
         (&["--faults", "gap=0.1"], "gap=0.001:100"),
         (&["--faults", "rain=0.1"], "rain"),
@@ -352,15 +365,19 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         assert!(stderr.contains(expected), "{options:?}: {stderr}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
-    let capture = capture.to_str().unwrap();
+    let truth = capture.with_extension("json");
+    let (capture, truth) = (capture.to_str().unwrap(), truth.to_str().unwrap());
     let nowhere = "/proc/no/such/folder/file";
     for options in [
         &["--output", nowhere][..],
+        &["--output", nowhere, "--truth", truth],
         &["--output", capture, "--truth", nowhere],
     ] {
         let output = karoo([&["dsim", "--samples", "4096"][..], options].concat());
         assert_eq!(output.status.code(), Some(1), "{options:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(nowhere));
+        // Nor the truth of a capture that there is none of.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }
 
