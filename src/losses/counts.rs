@@ -106,6 +106,16 @@ impl LossCounts {
         self.outputs.iter().map(|output| output.sent).sum()
     }
 
+    /// Takes ports that could not be read at this moment to be as they were: all that they have
+    /// counted would be new when they can be read again.
+    pub(super) fn keep_ports(&mut self, last: &Self) {
+        for (name, stats) in &last.ports {
+            if self.ports.iter().all(|(other, _)| other != name) {
+                self.ports.push((name.clone(), *stats));
+            }
+        }
+    }
+
     /// Packets that ports have received.
     pub fn rx_packets(&self) -> u64 {
         self.ports.iter().map(|(_, port)| port.rx_packets).sum()

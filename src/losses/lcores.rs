@@ -10,7 +10,7 @@ use ground::stats::PhaseTimes;
 use host::placement::{EnginePlan, Role};
 
 use super::Cause;
-use super::text::span;
+use super::numbers::span;
 use super::track::FoundLoss;
 
 /// How long an lcore that moves packets makes no turn before that is said, and any other, which may

@@ -7,8 +7,10 @@
 //! of a sample.
 
 mod counts;
+mod input;
 mod lcores;
 mod levels;
+mod numbers;
 mod record;
 mod states;
 mod status;
@@ -20,10 +22,12 @@ mod track;
 mod watch;
 
 pub use counts::{Counters, LossCounts, StreamCounts};
+pub use input::options_for;
 pub use lcores::LcoreCounts;
+pub use numbers::{grouped, per_second, percent, span};
 pub use record::{ActiveLoss, LossLine, LossRecord, LossTotal};
 pub use status::summary;
-pub use text::{Words, grouped, options_for, per_second, percent, span};
+pub use text::Words;
 pub use track::{LINE, LossStage};
 pub use watch::{Moment, Setup, Watch};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::counts::{LossCounts, StreamCounts};
 use super::levels;
-use super::text::{Line, Words, grouped, percent, span};
+use super::numbers::{grouped, percent, span};
+use super::text::{Line, Words};
 
 impl Line<'_> {
     pub(super) fn wrong_time(&self) -> Words {
@@ -117,6 +118,7 @@ impl Line<'_> {
 
     pub(super) fn output_clipping(&self) -> Words {
         let from = |name: &str| self.from.outputs.iter().find(|output| output.name == name);
+        // With the share that the worse polarisation has, of what it may have.
         let of = |output: &StreamCounts| {
             let before = from(&output.name)?;
             let values = output.values.saturating_sub(before.values);
@@ -125,17 +127,21 @@ impl Line<'_> {
                 clipped as f64 / values.max(1) as f64
             });
             let limit = output.clipping_limit();
-            share.into_iter().any(|share| share > limit).then(|| {
-                let [zero, one] = share.map(percent);
-                let (name, limit) = (&output.name, percent(limit));
-                format!(
-                    "{zero} of polarisation 0 and {one} of 1 of {name}, where {limit} is too much"
-                )
-            })
+            let [zero, one] = share.map(percent);
+            let (name, too_much) = (&output.name, percent(limit));
+            let text = format!(
+                "{zero} of polarisation 0 and {one} of 1 of {name}, where {too_much} is too much"
+            );
+            Some((share[0].max(share[1]) / limit, text))
         };
-        let outputs: Vec<_> = self.counts.outputs.iter().filter_map(of).collect();
+        let mut outputs: Vec<_> = self.counts.outputs.iter().filter_map(of).collect();
+        outputs.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // Since it began, what came and went may be little of all: the most is named even so.
+        let named = outputs.iter().enumerate();
+        let named = named.filter(|(place, (part, _))| *place == 0 || *part > 1.0);
+        let named: Vec<_> = named.map(|(_, (_, text))| &text[..]).collect();
         Words::new(
-            outputs.join("; "),
+            named.join("; "),
             "lower the gains, with `?karoo-auto-gain`, `?gain` or `--gain`",
         )
     }

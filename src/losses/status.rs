@@ -7,7 +7,7 @@ use ground::N_POL;
 
 use super::Cause;
 use super::counts::LossCounts;
-use super::text::{grouped, per_second, span};
+use super::numbers::{grouped, per_second, span};
 use crate::recv::DropCause;
 
 /// The line for the time between two moments. `silent`: for how long no heap has come; `missing`:

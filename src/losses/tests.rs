@@ -352,6 +352,38 @@ fn heaps_that_never_reach_the_host_are_told_from_those_lost_in_it() {
     );
 }
 
+/// What it has counted so far is not lost anew when it can be read again.
+#[test]
+fn a_port_that_cannot_be_read_for_a_moment_has_lost_nothing() {
+    let mut engine = Engine::at_work();
+    engine.run(1, |counts| {
+        whole(counts);
+        counts.ports[0].1.rx_missed = 1_000_000;
+    });
+    engine.run(60, whole);
+    let mut hidden = Vec::new();
+    let mut said = engine.run(3, |counts| {
+        counts.ports.append(&mut hidden);
+        whole(counts);
+        hidden = std::mem::take(&mut counts.ports);
+    });
+    engine.counts.ports = hidden;
+    said.extend(engine.run(5, whole));
+    assert_eq!(said, []);
+}
+
+#[test]
+fn one_alone_is_told_in_the_singular() {
+    let mut engine = Engine::at_work();
+    let mut said = engine.run(1, |counts| {
+        whole(counts);
+        dropped(DropCause::TooOld, 1)(counts);
+    });
+    said.extend(engine.run(60, whole));
+    let ends = text(&said, Cause::Dropped(DropCause::TooOld), LossStage::Ends);
+    assert_eq!(ends, "too-old is over: 1 datagram not placed in 1.0 s");
+}
+
 #[test]
 fn heaps_of_another_time_name_the_sync_time_that_would_agree() {
     for (off, side, sync_time) in [

@@ -137,10 +137,11 @@ impl Watch {
     }
 
     /// Compares. Returns the lines that are due.
-    pub fn look(&mut self, now: Moment, counts: LossCounts) -> Vec<LossEvent> {
+    pub fn look(&mut self, now: Moment, mut counts: LossCounts) -> Vec<LossEvent> {
         let Some((before, last)) = self.recent.back().cloned() else {
             return Vec::new();
         };
+        counts.keep_ports(&last);
         let found = self.find(before, &last, now, &counts);
         let known = found
             .iter()

@@ -182,6 +182,28 @@ fn output_values_that_are_clipped_name_the_gains() {
     }
 }
 
+/// Over all of a loss that comes and goes the share may be a good one.
+#[test]
+fn clipping_that_comes_and_goes_names_its_output() {
+    let mut engine = Engine::at_work();
+    let second = |clipped: u64| {
+        move |counts: &mut LossCounts| {
+            whole(counts);
+            counts.outputs[0].values += 100_000;
+            counts.outputs[0].clipped[1] += clipped;
+        }
+    };
+    engine.run(3, second(1200));
+    engine.run(2, second(0));
+    let (_, _, words) = engine.watch.active().next().unwrap();
+    assert!(
+        words
+            .what
+            .ends_with("0.0 % of polarisation 0 and 0.6 % of 1 of w, where 1.0 % is too much"),
+        "{words:?}"
+    );
+}
+
 #[test]
 fn a_clock_that_nobody_keeps_right_is_said() {
     let mut engine = Engine::at_work();
