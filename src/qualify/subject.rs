@@ -27,6 +27,7 @@ impl Subject {
         let options: WidebandOptions = text.parse()?;
         let batch = options.channels.saturating_mul(SPECTRA);
         let config = options.into_config(batch, 0);
+        config.validate()?;
         Ok(Self::new("--wideband", text, config, clock))
     }
 
@@ -35,6 +36,7 @@ impl Subject {
         let options: NarrowbandOptions = text.parse()?;
         let batch = options.common.channels.saturating_mul(SPECTRA);
         let config = options.into_config(batch, 0, clock)?;
+        config.validate()?;
         Ok(Self::new("--narrowband", text, config, clock))
     }
 
@@ -169,5 +171,32 @@ impl Subject {
             }
         }
         other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The engine would refuse them, after all the rest was made for it.
+    #[test]
+    fn outputs_that_no_engine_has_are_refused() {
+        let clock = SampleClock {
+            adc_sample_rate: 1712e6,
+            sync_time: 0.0,
+        };
+        let wide = |keys: &str| Subject::wideband(&format!("name=w,dst=239.1.1.1,{keys}"), clock);
+        assert!(wide("channels=64").is_ok());
+        for (keys, key) in [
+            ("channels=4", "channels"),
+            ("channels=32", "channels"),
+            ("channels=64,jones_per_batch=63", "jones_per_batch"),
+        ] {
+            let error = wide(keys).unwrap_err();
+            assert!(error.option.contains(key), "{keys}: {error}");
+        }
+        let keys = "name=n,dst=239.1.1.1,centre_frequency=428M,decimation=8,channels=8";
+        let error = Subject::narrowband(keys, clock).unwrap_err();
+        assert!(error.option.contains("channels"), "{error}");
     }
 }
