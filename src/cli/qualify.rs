@@ -6,13 +6,13 @@ use std::time::Instant;
 use std::{env, fs};
 
 use clap::{Args, ValueEnum};
-use ground::SampleClock;
+use ground::{SampleClock, StopFlag};
 use host::topology::{Machine, Root};
 use katcp::Client;
 use katcp::reading::unix_now;
 
 use super::{Failure, Files, colour, examples};
-use crate::assembly::BackendKind;
+use crate::assembly::{BackendKind, stop_on_signal};
 use crate::config::units::hertz;
 use crate::config::{ConfigError, heading, with_output_keys};
 use crate::qualify::{Chain, LIVE_RULES, LiveRule, RULES, Rule, Subject, outputs};
@@ -28,8 +28,8 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Measure what SARAO requires of an F-engine: channels, delays, phases, gains
 ///
 /// Simulates digitisers, runs the F-engine over their packets as karoo replay does, and reads its
-/// packets back. Exit codes: 0 all requirements are met; 1 one is not, or could not be measured;
-/// 2 the command line is wrong.
+/// packets back. Exit codes: 0 all requirements are met; 1 one is not, or could not be measured, or
+/// a signal came; 2 the command line is wrong.
 #[derive(Debug, Args)]
 #[command(
     after_help = examples::QUALIFY,
@@ -144,7 +144,7 @@ impl QualifyArgs {
     }
 
     /// Measures replays.
-    fn replays(&self) -> Result<Qualification, Failure> {
+    fn replays(&self, stop: &StopFlag) -> Result<Qualification, Failure> {
         let subjects = self.subjects()?;
         let rules = self.chosen(&RULES, |rule: &Rule| rule.name)?;
         let karoo = env::current_exe().map_err(Failure::data)?;
@@ -152,12 +152,13 @@ impl QualifyArgs {
         let backend = self.backend.to_possible_value();
         let backend = backend.map_or(String::new(), |value| value.get_name().to_owned());
         let options = vec!["--backend".to_owned(), backend.clone()];
-        let chain = Chain::new(&karoo, &program, options).map_err(Failure::data)?;
+        let chain = Chain::new(&karoo, &program, options, stop.clone()).map_err(Failure::data)?;
         let program_version = chain.version().map_err(Failure::usage)?;
         let mut requirements = Vec::new();
         for subject in &subjects {
             for rule in rules.iter().filter(|rule| rule.concerns(subject)) {
                 let requirement = rule.measure(&chain, subject);
+                check_stop(stop)?;
                 self.note(&mut requirements, requirement, subject.name());
             }
         }
@@ -171,13 +172,14 @@ impl QualifyArgs {
     }
 
     /// Measures the engine at `address`.
-    fn running(&self, address: &str) -> Result<Qualification, Failure> {
+    fn running(&self, address: &str, stop: &StopFlag) -> Result<Qualification, Failure> {
         let rules = self.chosen(&LIVE_RULES, |rule: &LiveRule| rule.name)?;
         let mut client = Client::connect(address).map_err(Failure::data)?;
         let mut requirements = Vec::new();
         for output in outputs(&mut client, address).map_err(Failure::data)? {
             for rule in &rules {
-                let requirement = rule.measure(&mut client, &output);
+                let requirement = rule.measure(&mut client, &output, stop);
+                check_stop(stop)?;
                 self.note(&mut requirements, requirement, &output);
             }
         }
@@ -199,6 +201,13 @@ impl QualifyArgs {
     }
 }
 
+fn check_stop(stop: &StopFlag) -> Result<(), Failure> {
+    match stop.is_set() {
+        true => Err(Failure::data("interrupted, and nothing was reported")),
+        false => Ok(()),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
     if args.list {
@@ -217,9 +226,11 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
         .writes_into("--report", args.report.as_deref(), &REPORT_FILES)
         .check()?;
     let begun = Instant::now();
+    let stop = StopFlag::default();
+    stop_on_signal(&stop, None);
     let measured = match &args.live {
-        Some(address) => args.running(address)?,
-        None => args.replays()?,
+        Some(address) => args.running(address, &stop)?,
+        None => args.replays(&stop)?,
     };
     let machine = Machine::read(&Root::host()).ok();
     let requirements = measured.requirements;

@@ -4,8 +4,14 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use std::{env, thread};
 
+use ground::StopFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use npyz::NpyFile;
 use num_complex::Complex32;
 use tempfile::TempDir;
@@ -18,6 +24,8 @@ pub(super) const FIRST_GAIN: f64 = 1e-2;
 const HEAP: u64 = 4096;
 /// Lines of what a command said that an error repeats.
 const LINES: usize = 4;
+/// How soon a command is told to end once a signal has told this one to.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Why something could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +48,9 @@ pub enum QualifyError {
         /// The end of what it said.
         said: String,
     },
+    /// A signal came.
+    #[error("interrupted")]
+    Interrupted,
     /// What came is not what was asked for.
     #[error("{0}")]
     Unexpected(String),
@@ -54,6 +65,8 @@ pub struct Chain {
     /// Options of its `replay` beside those of a case.
     options: Vec<String>,
     folder: TempDir,
+    /// Ends it.
+    stop: StopFlag,
 }
 
 /// What goes through the chain.
@@ -153,14 +166,20 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> QualifyError {
 
 impl Chain {
     /// A chain of `karoo`'s simulator and sink around `program`'s `replay`, which has `options`
-    /// beside its own.
-    pub fn new(karoo: &Path, program: &Path, options: Vec<String>) -> Result<Self, QualifyError> {
-        let folder = TempDir::with_prefix("karoo-qualify-").map_err(file(Path::new("/tmp")))?;
+    /// beside its own. `stop` ends the command that runs, and with it the chain.
+    pub fn new(
+        karoo: &Path,
+        program: &Path,
+        options: Vec<String>,
+        stop: StopFlag,
+    ) -> Result<Self, QualifyError> {
+        let folder = TempDir::with_prefix("karoo-qualify-").map_err(file(&env::temp_dir()))?;
         Ok(Self {
             karoo: karoo.to_owned(),
             program: program.to_owned(),
             options,
             folder,
+            stop,
         })
     }
 
@@ -254,8 +273,13 @@ impl Chain {
         program: &Path,
         arguments: &[impl AsRef<OsStr>],
     ) -> Result<String, QualifyError> {
-        let ran = Command::new(program).args(arguments).output();
-        let ran = ran.map_err(file(program))?;
+        let mut command = Command::new(program);
+        let ran = self
+            .output(command.args(arguments))
+            .map_err(file(program))?;
+        if self.stop.is_set() {
+            return Err(QualifyError::Interrupted);
+        }
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
         }
@@ -269,6 +293,34 @@ impl Chain {
             status: ran.status.to_string(),
             said: end.join("; "),
         })
+    }
+
+    /// Runs a command to its end, which comes early where this one is told to end: so nothing is
+    /// left behind.
+    fn output(&self, command: &mut Command) -> io::Result<Output> {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.stderr(Stdio::piped()).spawn()?;
+        let id = Pid::from_raw(child.id().cast_signed());
+        let (done, ended) = channel();
+        let waits = thread::spawn(move || done.send(child.wait_with_output()));
+        let mut told = false;
+        let output = loop {
+            match ended.recv_timeout(LOOK) {
+                Ok(output) => break output,
+                Err(RecvTimeoutError::Timeout) if told || !self.stop.is_set() => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    // One that has ended by itself meanwhile need not be told.
+                    let _ = kill(id, Signal::SIGTERM);
+                    told = true;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    break Err(io::Error::other("nobody waited for it"));
+                }
+            }
+        };
+        // It has nothing more to do.
+        let _ = waits.join();
+        output
     }
 }
 

@@ -6,6 +6,7 @@ use std::f64::consts::PI;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ground::StopFlag;
 use katcp::number::parse_float;
 use katcp::reading::unix_now;
 use katcp::{Client, ClientError};
@@ -47,6 +48,9 @@ pub enum LiveError {
         "no delay model has begun {BEHIND} s behind its time: see that the engine receives, and that this host's clock is right"
     )]
     Late,
+    /// A signal came.
+    #[error("interrupted")]
+    Interrupted,
     /// The engine has no outputs.
     #[error("{0} has no output stream: it has no sensor that ends in .input0.delay")]
     NoOutput(String),
@@ -62,7 +66,7 @@ pub struct LiveRule {
     pub numbers: &'static [&'static str],
     /// How it is measured.
     pub method: &'static str,
-    measure: fn(&mut Client, &str) -> Result<Vec<Checked>, LiveError>,
+    measure: fn(&mut Client, &str, &StopFlag) -> Result<Vec<Checked>, LiveError>,
 }
 
 /// All of them.
@@ -104,9 +108,9 @@ pub fn outputs(client: &mut Client, address: &str) -> Result<Vec<String>, LiveEr
 }
 
 impl LiveRule {
-    /// Measures an output of the engine, which has no delays then.
-    pub fn measure(&self, client: &mut Client, output: &str) -> Requirement {
-        let measured = (self.measure)(client, output);
+    /// Measures an output of the engine, which has no delays then, also where `stop` ends it.
+    pub fn measure(&self, client: &mut Client, output: &str, stop: &StopFlag) -> Requirement {
+        let measured = (self.measure)(client, output, stop);
         let after = set(client, output, unix_now(), [NONE, NONE]);
         let measured = measured.and_then(|figures| after.map(|_| figures));
         let (figures, error) = match measured {
@@ -138,7 +142,11 @@ fn set(
     Ok(begun.elapsed().as_secs_f64())
 }
 
-fn request_time(client: &mut Client, output: &str) -> Result<Vec<Checked>, LiveError> {
+fn request_time(
+    client: &mut Client,
+    output: &str,
+    _: &StopFlag,
+) -> Result<Vec<Checked>, LiveError> {
     let (phase, delay) = (format!("0,0:{},0", PI / 2.0), format!("{DELAY},0:0,0"));
     let models = [("a phase", &phase[..]), ("a delay", &delay), ("none", NONE)];
     let figure = |(name, model)| {
@@ -170,7 +178,11 @@ fn off(found: [f64; 4], wanted: [f64; 4]) -> f64 {
     largest(parts.map(|(found, wanted)| (found - wanted) / wanted))
 }
 
-fn delay_sensors(client: &mut Client, output: &str) -> Result<Vec<Checked>, LiveError> {
+fn delay_sensors(
+    client: &mut Client,
+    output: &str,
+    stop: &StopFlag,
+) -> Result<Vec<Checked>, LiveError> {
     let mut dice = ChaCha8Rng::seed_from_u64(31);
     let models = [0, 1].map(|_| {
         let limits = [DELAY, RATE, PI, PHASE_RATE];
@@ -191,6 +203,9 @@ fn delay_sensors(client: &mut Client, output: &str) -> Result<Vec<Checked>, Live
                 early += usize::from(now < at);
                 seen.entry(pol).or_insert((error, now - at));
             }
+        }
+        if stop.is_set() {
+            return Err(LiveError::Interrupted);
         }
         if unix_now() > at + BEHIND {
             return Err(LiveError::Late);

@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{documents, karoo, karoo_ok};
+use crate::support::{documents, karoo, karoo_ok, refused};
 
 /// Few channels, so that it takes little time.
 const OUTPUT: &str = "name=w,channels=64,dst=239.10.0.0";
@@ -31,6 +34,16 @@ fn figure(report: &Value, requirement: &str, name: &str) -> f64 {
     found.unwrap_or_else(|| panic!("{name}: {of}"))["value"]
         .as_f64()
         .unwrap()
+}
+
+/// A program whose `replay` is this script, in `folder`.
+fn replaying(folder: &Path, script: &str) -> PathBuf {
+    let program = folder.join("program");
+    let karoo = env!("CARGO_BIN_EXE_karoo");
+    let script = format!("#!/bin/bash\n[ $1 = replay ] || exec {karoo} \"$@\"\n{script}\n");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
 }
 
 #[test]
@@ -136,15 +149,45 @@ fn a_group_delay_that_is_not_the_one_that_is_told_is_found() {
 
 #[test]
 fn a_program_that_fails_is_no_success() {
-    let (document, code) = qualify(
-        "gain",
-        &["--wideband", &format!("{OUTPUT},taps=4000000000")],
-    );
+    let folder = tempdir().unwrap();
+    let program = replaying(folder.path(), "echo out of luck >&2; exit 3");
+    let more = ["--wideband", OUTPUT, "--program", program.to_str().unwrap()];
+    let (document, code) = qualify("gain", &more);
     assert_eq!(code, Some(1), "{document}");
-    assert!(
-        document["requirements"][0]["error"].is_string(),
-        "{document}"
-    );
+    let error = document["requirements"][0]["error"].as_str().unwrap();
+    assert!(error.ends_with("(exit status: 3): out of luck"), "{error}");
+}
+
+/// Also the command that it runs at that moment ends.
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let folder = tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    mkfifo(&begun, Mode::S_IRWXU).unwrap();
+    let waits = format!("echo > {}; exec sleep 1000", begun.display());
+    let program = replaying(folder.path(), &waits);
+    let runs = tempdir().unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args([
+            "qualify",
+            "--only=gain",
+            "--backend=cpu",
+            "--wideband",
+            OUTPUT,
+        ])
+        .arg("--program")
+        .arg(&program)
+        .env("TMPDIR", runs.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    fs::read(&begun).unwrap();
+    assert_eq!(fs::read_dir(runs.path()).unwrap().count(), 1);
+    let id = child.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(told.unwrap().success());
+    refused(&child.wait_with_output().unwrap(), 1, "interrupted");
+    assert_eq!(fs::read_dir(runs.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -161,6 +204,10 @@ fn requirements_are_listed_and_others_refused() {
         (&["--only", "speed"][..], "channelisation"),
         (&["--only", "request-time"][..], "give its --live HOST:PORT"),
         (&["--wideband", "name=w"][..], "channels"),
+        (
+            &["--wideband", "name=w,channels=8,dst=239.1.1.1"][..],
+            "at least 64",
+        ),
         (&["--program", "/nowhere/karoo"][..], "/nowhere/karoo"),
         (&narrow[..], "--list"),
         (&rate[..], "cannot be used with '--adc-sample-rate"),
