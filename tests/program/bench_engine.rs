@@ -123,7 +123,10 @@ fn the_bench_refuses_what_it_cannot_run() {
             "--rx-queues 300: must be 1 to 64 here",
         ),
         (&["--cpus", "0", "--backend", "cpu"], "--oversubscribe"),
-        (&["--rate", "0"], "--rate 0: must be positive"),
+        (
+            &["--rate", "0"],
+            "--rate 0: must be positive, and 1000000 at most",
+        ),
         (&["--tx-queues", "9"], "--tx-queues 9"),
         (&["--viewers", "65"], "--viewers 65: must be 1 to 64 here"),
         (&["--scrapes=-1"], "--scrapes -1: must be positive"),

@@ -200,8 +200,9 @@ impl BenchOptions {
                 },
             ),
         ] {
-            if !(value.is_finite() && value > 0.0 && value <= 1e6) {
-                return refuse(option, value.to_string(), "must be positive", "try 1");
+            if !(value > 0.0 && value <= 1e6) {
+                let rule = "must be positive, and 1000000 at most";
+                return refuse(option, value.to_string(), rule, "try 1");
             }
         }
         if !(0.0..=1.0).contains(&self.bar_share) {
@@ -230,6 +231,7 @@ impl BenchOptions {
             ("--workers", self.workers, 1024),
             ("--viewers", self.viewers.max(1), Limits::default().viewers),
             ("--rounds", self.rounds, 100),
+            ("--trials", self.trials as usize, 100_000),
             // None at all will do.
             ("--narrowband", self.narrowband.max(1), 16),
             ("--decimation", self.decimation, MOST_DECIMATION),

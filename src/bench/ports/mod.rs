@@ -19,6 +19,7 @@ pub use report::{PortTrial, PortsReport};
 use rig::Rig;
 
 use crate::assembly::on_signal;
+use crate::config::ConfigError;
 use crate::ports::{Interface, InterfaceError, PortError, PresetError};
 
 /// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard
@@ -31,15 +32,8 @@ const STAMP: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum PortsError {
     /// An option.
-    #[error("{option} {value} {rule}")]
-    Option {
-        /// Name of the option.
-        option: &'static str,
-        /// The value as given.
-        value: f64,
-        /// What holds, and what would do.
-        rule: &'static str,
-    },
+    #[error(transparent)]
+    Option(#[from] ConfigError),
     /// An interface.
     #[error(transparent)]
     Interface(#[from] InterfaceError),

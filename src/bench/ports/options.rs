@@ -2,8 +2,8 @@
 
 use super::{PortsError, STAMP};
 use crate::bench::search::parse_step;
-use crate::config::heading;
 use crate::config::units::{bytes, seconds};
+use crate::config::{ConfigError, heading};
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -63,43 +63,70 @@ pub struct PortsOptions {
 impl PortsOptions {
     /// Checks every rule; the first one broken is returned.
     pub(super) fn check(&self) -> Result<(), PortsError> {
-        let refuse = |option, value, rule| {
-            Err(PortsError::Option {
-                option,
-                value,
-                rule,
-            })
+        let refuse = |option: &str, value: f64, rule: &str, way_out: &str| {
+            Err(ConfigError::new(option, value, rule, way_out).into())
         };
         for (option, value) in [
             ("--rate", self.rate),
             ("--lowest", self.lowest.unwrap_or(1.0)),
             ("--seconds", self.seconds),
         ] {
-            if !(value.is_finite() && value > 0.0 && value <= 1e5) {
-                return refuse(option, value, "must be positive: try 1");
+            if !(1e-9..=1e5).contains(&value) {
+                return refuse(option, value, "must be from 1e-9 to 100000", "try 1");
             }
         }
         if self.lowest.is_some_and(|lowest| lowest > self.rate) {
-            let rule = "must not be above --rate: leave it out";
-            return refuse("--lowest", self.lowest.unwrap_or(0.0), rule);
+            let (lowest, rule) = (self.lowest.unwrap_or(0.0), "must not be above --rate");
+            return refuse("--lowest", lowest, rule, "leave it out");
         }
         if !(0.5..1.0).contains(&self.confidence) {
-            return refuse(
-                "--confidence",
-                self.confidence,
-                "must be from 0.5 to below 1: try 0.95",
-            );
+            let rule = "must be from 0.5 to below 1";
+            return refuse("--confidence", self.confidence, rule, "try 0.95");
         }
         if self.payload < STAMP {
-            return refuse(
-                "--payload",
-                self.payload as f64,
-                "must be 16 bytes at least: try 5192",
-            );
+            let (payload, rule) = (self.payload as f64, "must be 16 bytes at least");
+            return refuse("--payload", payload, rule, "try 5192");
         }
         if self.repeats == 0 {
-            return refuse("--repeats", 0.0, "must be 1 at least: try 3");
+            return refuse("--repeats", 0.0, "must be 1 at least", "try 3");
+        }
+        if self.trials == 0 {
+            return refuse("--trials", 0.0, "must be 1 at least", "try 60");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    /// What is wrong with these options.
+    fn refused(words: &[&str]) -> Option<String> {
+        let command = PortsOptions::augment_args(Command::new("ports"));
+        let usual = ["ports", "--send-interface=a", "--recv-interface=b"];
+        let matches = command.try_get_matches_from(usual.iter().chain(words));
+        let options = PortsOptions::from_arg_matches(&matches.unwrap()).unwrap();
+        options.check().err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn numbers_that_say_nothing_are_refused_with_their_range() {
+        assert_eq!(refused(&[]), None);
+        for (option, rule) in [
+            ("--rate=200000", "must be from 1e-9 to 100000"),
+            ("--rate=NaN", "must be from 1e-9 to 100000"),
+            // So many rates fit no memory.
+            ("--lowest=1e-300", "--lowest 1e-300: must be from 1e-9"),
+            ("--lowest=20", "must not be above --rate"),
+            ("--trials=0", "--trials 0: must be 1 at least"),
+            ("--repeats=0", "--repeats 0: must be 1 at least"),
+            ("--payload=15", "--payload 15: must be 16 bytes"),
+        ] {
+            let said = refused(&[option]).unwrap();
+            assert!(said.contains(rule), "{option}: {said}");
+        }
     }
 }
