@@ -188,7 +188,8 @@ pub struct RxRate {
     pub name: String,
     /// Gb/s of payload placed.
     pub gbps: f64,
-    /// Gb/s of payload per second at work: what it could place.
+    /// Gb/s of payload per second at work: what it could place; null of one that did no work.
+    #[schemars(with = "Option<f64>")]
     pub gbps_at_work: f64,
 }
 

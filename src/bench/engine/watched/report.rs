@@ -43,7 +43,8 @@ pub struct WatchedLatency {
     pub without: Latency,
     /// With.
     pub with: Latency,
-    /// Median, 99th and 99.9th percentile with, over those without.
+    /// Median, 99th and 99.9th percentile with, over those without; null where nothing was timed.
+    #[schemars(with = "[Option<f64>; 3]")]
     pub ratio: [f64; 3],
 }
 
