@@ -12,7 +12,8 @@ pub struct PolReport {
     pub samples: u64,
     /// Payload bytes placed.
     pub bytes: u64,
-    /// Heaps that never arrived, between the first and the last heap of the capture.
+    /// Heaps that never came, or were not placed, between the first and the last heap of the
+    /// capture.
     pub missing_heaps: u64,
     /// Samples that the digitiser flagged as saturated.
     pub clipped_samples: u64,

@@ -234,7 +234,7 @@ fn verdicts_follow_the_counters() {
     let verdict = Verdict::of(&lossy);
     assert_eq!(verdict.grade, Grade::Losses);
     assert!(
-        verdict.reasons[0].contains("20 of 20\u{202f}000 heaps"),
+        verdict.reasons[0].contains("20 of 20\u{202f}000 heaps are missing"),
         "{verdict:?}"
     );
     let sent = "300 of 304 batches of wideband were sent.";

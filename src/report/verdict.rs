@@ -38,7 +38,7 @@ pub struct Verdict {
 
 /// What a run comes to in numbers.
 struct Sums {
-    /// Heaps placed, and those that never arrived.
+    /// Heaps placed, and those that are missing between them.
     heaps: u64,
     missing: u64,
     /// Batches sent, and those that should have been.
@@ -133,7 +133,7 @@ fn losses(report: &RunReport, sums: &Sums) -> Vec<String> {
     let mut reasons = Vec::new();
     if sums.missing > 0 {
         reasons.push(format!(
-            "{} of {} heaps never arrived.",
+            "{} of {} heaps are missing.",
             grouped(sums.missing),
             grouped(sums.heaps + sums.missing)
         ));
