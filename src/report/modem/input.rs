@@ -43,14 +43,19 @@ impl InputLevel {
         }
     }
 
+    /// Its decibels, rounded to tenths.
+    pub(super) fn tenths(&self) -> Option<f64> {
+        // Adding 0 leaves no minus before it.
+        let tenths = |decibels: f64| (10.0 * decibels).round() / 10.0 + 0.0;
+        self.decibels.map(tenths)
+    }
+
     /// The level in words.
     pub fn words(&self) -> String {
-        let Some(decibels) = self.decibels else {
-            return "no power".to_owned();
-        };
-        // Adding 0 leaves no minus before it.
-        let tenths = (10.0 * decibels).round() / 10.0 + 0.0;
-        format!("{tenths:.1} {}", self.unit())
+        match self.tenths() {
+            Some(tenths) => format!("{tenths:.1} {}", self.unit()),
+            None => "no power".to_owned(),
+        }
     }
 
     /// Share of the parts that are at full scale, where one is known.

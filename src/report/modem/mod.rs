@@ -266,6 +266,22 @@ mod tests {
             ..Counts::default()
         };
         let page = page::page(&nothing, &ModemRun::default(), &counts);
-        assert!(page.contains("verdict warn") && page.contains("2 of 3 frames"));
+        assert!(page.contains("verdict warn") && page.contains("2 of 3 frames were not"));
+        let counts = Counts {
+            detected: 1,
+            cut: 1,
+            ..Counts::default()
+        };
+        let level = InputLevel {
+            decibels: Some(-0.01),
+            ..InputLevel::default()
+        };
+        let run = ModemRun {
+            level,
+            ..ModemRun::default()
+        };
+        let page = page::page(&nothing, &run, &counts);
+        assert!(page.contains("1 of 1 frame was not delivered"));
+        assert!(page.contains("<b>0.0</b>"), "{page}");
     }
 }

@@ -55,11 +55,12 @@ fn verdict(out: &mut String, counts: &Counts) {
         ),
         (_, lost) => {
             let class = if good == 0 { "bad" } else { "warn" };
-            let text = format!(
-                "{} of {} frames were not delivered",
-                grouped(lost),
-                grouped(all)
-            );
+            let (lost, were) = match lost {
+                1 => (grouped(1), "was"),
+                lost => (grouped(lost), "were"),
+            };
+            let frames = plural(all, "frame");
+            let text = format!("{lost} of {} {frames} {were} not delivered", grouped(all));
             (class, text)
         }
     };
@@ -101,10 +102,10 @@ fn tiles(out: &mut String, run: &ModemRun, counts: &Counts) {
 
 /// The tile of the input's level.
 fn level(level: &InputLevel) -> (String, String) {
-    let Some(decibels) = level.decibels else {
+    let Some(tenths) = level.tenths() else {
         return ("–".to_owned(), "level".to_owned());
     };
-    let decibels = format!("{decibels:.1}").replace('-', "−");
+    let decibels = format!("{tenths:.1}").replace('-', "−");
     (decibels, format!("{}, level", level.unit()))
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use ground::counted;
 use karoo_modem::rx::ModeVote;
 use karoo_modem::theory::{Interval, mode_error_rate};
 use karoo_modem::trials::TrialPoint;
@@ -105,6 +106,7 @@ fn verdict(out: &mut String, run: &RatesRun, points: &[TrialPoint]) {
     let worst = sure
         .filter_map(|point| point.loss_db)
         .fold(f64::NEG_INFINITY, f64::max);
+    let not_found = format!("{} not found", counted(lost, "frame"));
     let (class, headline) = match (run.white, worst.is_finite()) {
         (true, true) if worst <= GOAL_DB && lost == 0 => (
             "good",
@@ -112,10 +114,10 @@ fn verdict(out: &mut String, run: &RatesRun, points: &[TrialPoint]) {
         ),
         (true, true) => (
             "warn",
-            format!("Up to {worst:.2} dB from a perfect receiver; {lost} frames not found"),
+            format!("Up to {worst:.2} dB from a perfect receiver; {not_found}"),
         ),
         _ if lost == 0 => ("good", "Every frame was found".to_owned()),
-        _ => ("warn", format!("{lost} frames not found")),
+        _ => ("warn", not_found),
     };
     let _ = write!(
         out,
@@ -298,6 +300,8 @@ mod tests {
         assert!(far.contains("verdict warn") && far.contains("Up to 0.40 dB"));
         let lost = page_of(true, &[point(70, 2, 0.1)]);
         assert!(lost.contains("verdict warn") && lost.contains("2 frames not found"));
+        let one = page_of(false, &[point(70, 1, 0.1)]);
+        assert!(one.contains("<strong>1 frame not found</strong>"));
     }
 
     #[test]
