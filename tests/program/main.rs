@@ -9,6 +9,7 @@ mod cli;
 mod documents;
 mod dsim;
 mod dsim_signals;
+mod dsim_times;
 mod extremes;
 mod face;
 mod fgpu;
