@@ -290,7 +290,7 @@ impl Step for GainStep {
     }
 }
 
-/// Limits real numbers to a range.
+/// Limits real numbers to a range: whole numbers to the whole ones in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saturate {
@@ -298,6 +298,27 @@ pub struct Saturate {
     pub low: f64,
     /// The largest output.
     pub high: f64,
+}
+
+impl Saturate {
+    /// The smallest and the largest output of a type; none where it has no number between the
+    /// limits.
+    pub(super) fn limits(&self, scalar: Scalar) -> Option<(Number, Number)> {
+        let [low, high] = [self.low, self.high];
+        if scalar.is_float() {
+            return Some((
+                Number::F64(low).cast(scalar),
+                Number::F64(high).cast(scalar),
+            ));
+        }
+        let [least, most] = [f64::NEG_INFINITY, f64::INFINITY].map(|end| {
+            let end = Number::F64(end).cast(scalar);
+            super::logic::whole(end)
+        });
+        let low = (low.ceil() as i128).max(least);
+        let high = (high.floor() as i128).min(most);
+        (low <= high).then_some((Number::Int(low), Number::Int(high)))
+    }
 }
 
 impl Node for Saturate {
@@ -320,12 +341,20 @@ impl Node for Saturate {
         want(inputs, "real and a number", |kind| {
             !kind.complex && kind.scalar != Scalar::Bool
         })?;
+        if self.limits(inputs[0].scalar).is_none() {
+            return Err(Mismatch::of_parameter(format!(
+                "low {} and high {}: no {} lies between; widen the limits, or convert the input",
+                self.low,
+                self.high,
+                inputs[0].scalar.name()
+            )));
+        }
         Ok(vec![inputs[0]])
     }
     fn start(&self, _: &[Type], outputs: &[Type]) -> Box<dyn Step> {
         let scalar = outputs[0].scalar;
-        let low = Number::F64(self.low).cast(scalar);
-        let high = Number::F64(self.high).cast(scalar);
+        let zero = Number::zero(scalar);
+        let (low, high) = self.limits(scalar).unwrap_or((zero, zero));
         Box::new(Pure(move |inputs: &[Value], outputs: &mut [Value]| {
             fill(&mut outputs[0], |index| {
                 let (value, _) = inputs[0].element(index);

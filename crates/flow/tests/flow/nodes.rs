@@ -51,6 +51,35 @@ fn parts(value: &Value) -> Vec<(f64, f64)> {
 }
 
 #[test]
+fn whole_numbers_are_limited_to_those_between_the_limits() {
+    let saturate = |low, high| nodes::Saturate { low, high };
+    for (low, high, least, most) in [
+        (0.5, 7.5, 1, 7),
+        (-7.5, -0.5, -7, -1),
+        (-1e9, 3.0, -128, 3),
+        (f64::NEG_INFINITY, f64::INFINITY, -128, 127),
+    ] {
+        assert_eq!(
+            once(saturate(low, high), &[Value::from(-128i8)]),
+            Value::from(least as i8)
+        );
+        assert_eq!(
+            once(saturate(low, high), &[Value::from(127i8)]),
+            Value::from(most as i8)
+        );
+    }
+    for (low, high) in [(0.2, 0.8), (300.0, 400.0), (-9.0, -1.0)] {
+        let g = Builder::new("none");
+        g.output(
+            "y",
+            g.input("x", Type::U8).then(saturate(low, high)).named("s"),
+        );
+        let problems = g.build().unwrap_err().to_string();
+        assert!(problems.contains("no u8 lies between"), "{problems}");
+    }
+}
+
+#[test]
 fn complex_numbers_multiply_and_divide() {
     let (a, b) = (complex(&[(1.0, 2.0)]), complex(&[(3.0, -1.0)]));
     let product = nodes::Product {

@@ -180,8 +180,10 @@ pub(in super::super) fn saturate(
     out: Planes,
 ) -> bool {
     let (scalar, len) = (out.kind.scalar, out.kind.len);
-    let low = code.constant(scalar, len, &[Number::F64(node.low)]);
-    let high = code.constant(scalar, len, &[Number::F64(node.high)]);
+    let Some((low, high)) = node.limits(scalar) else {
+        return false;
+    };
+    let [low, high] = [low, high].map(|limit| code.constant(scalar, len, &[limit]));
     let (d, a) = (out.re, inputs[0].re);
     code.push(Op::Clamp { d, a, low, high });
     true
