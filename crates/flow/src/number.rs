@@ -112,8 +112,16 @@ impl Number {
     /// Whether a type has this number: whole numbers neither wrap nor lose a fraction. Floats have
     /// all but for rounding, and anything is true or false.
     pub fn fits(self, scalar: Scalar) -> bool {
-        let any = matches!(scalar, Scalar::Bool | Scalar::F32 | Scalar::F64);
-        any || self.compare(self.cast(scalar)) == Some(std::cmp::Ordering::Equal)
+        match (self, self.cast(scalar)) {
+            (_, Number::F32(_) | Number::F64(_)) => true,
+            _ if scalar == Scalar::Bool => true,
+            (Number::Int(value), Number::Int(cast)) => value == cast,
+            // As a float the cast number may be another one: 2⁶³ - 1 is 2⁶³ there.
+            (float, Number::Int(cast)) => {
+                let value = float.to_f64();
+                value.fract() == 0.0 && value as i128 == cast
+            }
+        }
     }
 
     /// The number in double precision. Whole numbers beyond 2⁵³ are rounded.

@@ -189,6 +189,19 @@ mod tests {
     }
 
     #[test]
+    fn a_type_has_no_number_beyond_its_last() {
+        let fits = |number: f64, scalar| Number::F64(number).fits(scalar);
+        assert!(!fits(9_223_372_036_854_775_808.0, Scalar::I64));
+        assert!(fits(-9_223_372_036_854_775_808.0, Scalar::I64));
+        assert!(fits(9_223_372_036_854_775_808.0, Scalar::U64));
+        assert!(!fits(18_446_744_073_709_551_616.0, Scalar::U64));
+        assert!(fits(-0.0, Scalar::U8));
+        for number in [-1.0, 0.5, 256.0, f64::NAN, f64::INFINITY] {
+            assert!(!fits(number, Scalar::U8), "{number}");
+        }
+    }
+
+    #[test]
     fn floats_become_whole_numbers_by_the_rounding_asked_for() {
         let cast = |value: f64, rounding| Number::F64(value).cast_rounded(Scalar::I8, rounding);
         assert_eq!(cast(-1.5, Rounding::Zero), Number::Int(-1));
