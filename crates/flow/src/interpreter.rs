@@ -76,7 +76,10 @@ impl Interpreter {
             let text = "there is no such node: give the path of one";
             return Err(Problems::one(Cause::Parameter, path, text));
         };
-        let taken = self.graph.node(id).node.takes(&numbers);
+        let placed = self.graph.node(id);
+        let kind = placed.outputs.first();
+        let fits = || kind.map_or(Ok(()), |kind| numbers.fit(kind.scalar));
+        let taken = placed.node.takes(&numbers).and_then(|()| fits());
         taken.map_err(|text| Problems::one(Cause::Parameter, path, text))?;
         self.changes.push((tick, id, numbers));
         self.changes.sort_by_key(|change| change.0);

@@ -377,6 +377,16 @@ fn what_cannot_be_changed_is_refused_with_the_way_out() {
 }
 
 #[test]
+fn numbers_that_a_type_has_not_are_refused_by_the_interpreter_too() {
+    let g = Builder::new("whole");
+    g.output("y", g.input("x", Type::I16).gain(3).named("gain"));
+    let mut interpreter = Interpreter::new(&g.build().unwrap()).unwrap();
+    let refused = interpreter.change_at("gain", 0.5.into(), 7).unwrap_err();
+    assert!(refused.to_string().contains("which no i16 is"), "{refused}");
+    interpreter.change_at("gain", 2.into(), 7).unwrap();
+}
+
+#[test]
 fn every_run_of_an_executor_begins_anew() {
     let graph = graph();
     let input = samples(700, 9);
