@@ -220,14 +220,22 @@ impl Sender {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        match self.socket.send(&self.datagram) {
-            // Nobody listens: datagrams are lost then, as they are elsewhere.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-            Err(error) => return Err(error),
-            Ok(_) => {}
-        }
+        sent(|| self.socket.send(&self.datagram))?;
         self.datagram.clear();
         Ok(())
+    }
+}
+
+/// Sends a datagram. A signal that interrupts this is not told: whoever writes would write again
+/// what is in the datagram already.
+fn sent(mut send: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
+    loop {
+        match send() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Nobody listens: datagrams are lost then, as they are elsewhere.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(()),
+            other => return other.map(|_| ()),
+        }
     }
 }
 
@@ -295,6 +303,20 @@ mod tests {
             }
         };
         assert_eq!(read, 0);
+    }
+
+    #[test]
+    fn a_signal_does_not_end_an_output_of_datagrams() {
+        let kinds = [
+            ErrorKind::Interrupted,
+            ErrorKind::Interrupted,
+            ErrorKind::ConnectionRefused,
+        ];
+        let mut errors = kinds.into_iter();
+        sent(|| errors.next().map_or(Ok(1), |kind| Err(kind.into()))).unwrap();
+        assert_eq!(errors.next(), None);
+        let error = sent(|| Err(ErrorKind::NetworkUnreachable.into())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
     }
 
     #[test]
