@@ -213,14 +213,7 @@ impl Outlet<'_> {
     pub fn work(mut self) -> u64 {
         self.ends.bell.answer();
         let control = self.ends.control.clone();
-        let result = self.run();
-        let flushed = result.and_then(|ticks| {
-            for (port, writer) in self.ports.iter().zip(&mut self.writers) {
-                guarded(&port.path, "written", || writer.flush())?;
-            }
-            Ok(ticks)
-        });
-        match flushed {
+        match self.run().and_then(|ticks| self.flush().map(|()| ticks)) {
             Ok(ticks) => {
                 control.finish();
                 self.drain();
@@ -231,6 +224,15 @@ impl Outlet<'_> {
                 0
             }
         }
+    }
+
+    /// Has all writers write what they have, also behind one that fails.
+    fn flush(&mut self) -> Result<(), Failure> {
+        let all = self.ports.iter().zip(&mut self.writers);
+        let flush = |(port, writer): (&Port, &mut Box<dyn Write + '_>)| {
+            guarded(&port.path, "written", || writer.flush())
+        };
+        all.map(flush).fold(Ok(()), Result::and)
     }
 
     /// Takes what still comes, until partitions that no output needs have come to the end too.

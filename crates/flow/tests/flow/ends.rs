@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,45 @@ fn a_writer_that_panics_ends_the_run_and_is_told() {
     let run = executor.prepare(vec![reader], vec![Box::new(Panics)]);
     let failure = run.unwrap().run().unwrap_err();
     assert_eq!(failure.to_string(), "y: the disk is out");
+}
+
+/// Fails when it is to write what it has, or says that it has done so.
+struct Flushes(Option<Sender<()>>);
+
+impl Write for Flushes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        match &self.0 {
+            Some(flushed) => {
+                flushed.send(()).unwrap();
+                Ok(())
+            }
+            None => Err(std::io::Error::other("the disk is full")),
+        }
+    }
+}
+
+#[test]
+fn outputs_write_what_they_have_behind_one_that_fails() {
+    let g = Builder::new("outputs");
+    let x = g.input("x", Type::F32);
+    g.output("full", x);
+    g.output("fine", x.gain(2));
+    let executor = Executor::new(&g.build().unwrap(), Settings::default()).unwrap();
+    let (told, flushed) = channel();
+    let writers: [Box<dyn Write>; 2] = [Box::new(Flushes(None)), Box::new(Flushes(Some(told)))];
+    let reader = Box::new(std::io::repeat(0).take(4096));
+    let run = executor.prepare(vec![reader], writers.into()).unwrap();
+    let failure = run.run().unwrap_err();
+    assert_eq!(
+        failure.to_string(),
+        "full: cannot be written: the disk is full"
+    );
+    flushed
+        .try_recv()
+        .expect("it is asked to write what it has");
 }
 
 /// Gives a byte at a time, until somebody wants the end in the middle of a sample.
