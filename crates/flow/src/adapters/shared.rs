@@ -6,10 +6,17 @@
 //! makes it and posts the semaphore `/NAME_TX`; the reader waits for that, maps the segment and
 //! posts `/NAME_RX`, for which the first write waits. Positions are private to each end. The writer
 //! takes all names away when it ends.
+//!
+//! A writer that is killed leaves them. So that nobody takes what it left for its successor's, a
+//! writer locks its segment for as long as it lives, and rights of their own tell such segments
+//! from those of Laminar's programs, which lock nothing.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -17,16 +24,28 @@ use std::time::{Duration, Instant};
 use super::address::RING;
 use super::stop::{LAST, Stop, takes_nothing};
 
+#[cfg(test)]
+#[path = "shared_tests.rs"]
+mod tests;
+
 /// Bytes of the count.
 const COUNT: usize = size_of::<AtomicI64>();
-/// Rights of what is made: the owner's alone.
+/// Rights of semaphores, and of segments of Laminar's programs: the owner's alone.
 const OWNER: libc::mode_t = 0o700;
+/// Rights of segments that their writers lock.
+const LOCKED: libc::mode_t = 0o600;
 /// Looks before a wait becomes a sleep, and the sleep.
 const LOOKS: u32 = 2000;
 const SLEEP: Duration = Duration::from_micros(50);
 
 fn name(text: String) -> io::Result<CString> {
     CString::new(text).map_err(|_| ErrorKind::InvalidInput.into())
+}
+
+fn wrong_ring(name: &str, bytes: usize) -> io::Error {
+    let (least, most) = (RING.start(), RING.end());
+    let text = format!("a ring of {bytes} bytes for {name}: give {least} to {most}");
+    io::Error::new(ErrorKind::InvalidInput, text)
 }
 
 /// Waits a little, and more the longer it takes.
@@ -87,7 +106,30 @@ impl Drop for Semaphore {
     }
 }
 
-/// The mapped segment.
+/// Opens a segment by its name.
+fn open(name: &CString, flags: libc::c_int) -> io::Result<File> {
+    // SAFETY: the name is a string that ends with 0.
+    match unsafe { libc::shm_open(name.as_ptr(), flags, LOCKED) } {
+        // SAFETY: the descriptor was just opened and belongs to nothing else.
+        file @ 0.. => Ok(unsafe { File::from_raw_fd(file) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a segment's writer is gone, and has left it there. Of those that nobody locks this is
+/// not known.
+fn is_left(segment: &File) -> io::Result<bool> {
+    let locks = segment.metadata()?.mode() & 0o777 == LOCKED;
+    // SAFETY: the descriptor is open.
+    let lock = |how| unsafe { libc::flock(segment.as_raw_fd(), how | libc::LOCK_NB) };
+    if !locks || lock(libc::LOCK_SH) != 0 {
+        return Ok(false);
+    }
+    lock(libc::LOCK_UN);
+    Ok(true)
+}
+
+/// The mapped segment. The mapping keeps the file open, and so the writer's lock on it.
 struct Segment {
     start: NonNull<u8>,
     /// Bytes of the ring.
@@ -104,28 +146,52 @@ struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    fn map(text: &str, ring: usize, make: bool) -> io::Result<Segment> {
-        if !RING.contains(&ring) {
-            let text = format!(
-                "a ring of {ring} bytes for {text}: give {} to {}",
-                RING.start(),
-                RING.end()
-            );
-            return Err(io::Error::new(ErrorKind::InvalidInput, text));
-        }
+    /// Takes away what a writer of this name has left, with what its semaphores have. One that
+    /// lives keeps it.
+    fn clear(text: &str, semaphores: [&Semaphore; 2]) -> io::Result<()> {
         let name = name(format!("/{text}"))?;
-        let flags = libc::O_RDWR | if make { libc::O_CREAT } else { 0 };
-        // SAFETY: the name is a string that ends with 0.
-        let file = unsafe { libc::shm_open(name.as_ptr(), flags, OWNER) };
-        if file < 0 {
+        if let Ok(left) = open(&name, libc::O_RDWR) {
+            if left.metadata()?.mode() & 0o777 == LOCKED && !is_left(&left)? {
+                let text = format!("another process writes to shm:{text}: give another name");
+                return Err(io::Error::new(ErrorKind::AddrInUse, text));
+            }
+            // SAFETY: the name is a string that ends with 0.
+            unsafe { libc::shm_unlink(name.as_ptr()) };
+        }
+        semaphores
+            .iter()
+            .for_each(|semaphore| while semaphore.try_wait() {});
+        Ok(())
+    }
+
+    /// Makes a segment that is locked.
+    fn make(text: &str, ring: usize) -> io::Result<Segment> {
+        let file = open(
+            &name(format!("/{text}"))?,
+            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+        )?;
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just opened and belongs to nothing else.
-        let file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(file) };
-        let whole = COUNT + ring;
-        if make {
-            file.set_len(whole as u64)?;
+        file.set_len((COUNT + ring) as u64)?;
+        Segment::map(text, ring, file)
+    }
+
+    /// The segment that a writer has made; none where that writer is gone already.
+    fn find(text: &str, ring: usize) -> io::Result<Option<Segment>> {
+        let file = match open(&name(format!("/{text}"))?, libc::O_RDWR) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        if is_left(&file)? {
+            return Ok(None);
         }
+        Segment::map(text, ring, file).map(Some)
+    }
+
+    fn map(text: &str, ring: usize, file: File) -> io::Result<Segment> {
+        let whole = COUNT + ring;
         let about = file.metadata()?;
         if about.len() != whole as u64 {
             let has = about.len().saturating_sub(COUNT as u64);
@@ -143,7 +209,7 @@ impl Segment {
                 whole,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                std::os::fd::AsRawFd::as_raw_fd(&file),
+                file.as_raw_fd(),
                 0,
             )
         };
@@ -154,8 +220,8 @@ impl Segment {
             start: NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?,
             ring,
             at: 0,
-            name,
-            inode: std::os::unix::fs::MetadataExt::ino(&about),
+            name: name(format!("/{text}"))?,
+            inode: about.ino(),
         })
     }
 
@@ -209,19 +275,11 @@ impl Segment {
         self.at = (self.at + bytes) % self.ring;
     }
 
-    /// Whether the writer has taken the name away: nothing more will come.
-    fn is_unlinked(&self) -> bool {
-        // SAFETY: the name is a string that ends with 0.
-        let file = unsafe { libc::shm_open(self.name.as_ptr(), libc::O_RDONLY, OWNER) };
-        if file < 0 {
-            return true;
-        }
-        // SAFETY: the descriptor was just opened and belongs to nothing else.
-        let file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(file) };
-        let inode = file
-            .metadata()
-            .map(|about| std::os::unix::fs::MetadataExt::ino(&about));
-        inode.map_or(true, |inode| inode != self.inode)
+    /// Whether the writer has taken the name away, or has left it: nothing more will come.
+    fn is_over(&self) -> bool {
+        let own = |file: File| Ok(file.metadata()?.ino() == self.inode && !is_left(&file)?);
+        let goes_on = open(&self.name, libc::O_RDONLY).and_then(own);
+        !goes_on.unwrap_or(false)
     }
 
     fn unlink(&self) {
@@ -249,9 +307,13 @@ pub struct SharedWriter {
 impl SharedWriter {
     /// Makes a ring of `bytes`, 64 to 2^30. The first write waits for a reader.
     pub fn create(name: &str, bytes: usize, stop: &Stop) -> io::Result<SharedWriter> {
+        if !RING.contains(&bytes) {
+            return Err(wrong_ring(name, bytes));
+        }
         let there = Semaphore::open(format!("/{name}_TX"))?;
         let taken = Semaphore::open(format!("/{name}_RX"))?;
-        let segment = Segment::map(name, bytes, true)?;
+        Segment::clear(name, [&there, &taken])?;
+        let segment = Segment::make(name, bytes)?;
         segment.count().store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         there.post()?;
@@ -314,7 +376,8 @@ impl Drop for SharedWriter {
     }
 }
 
-/// The end that reads. It ends when the writer has taken the names away and all is read.
+/// The end that reads. It ends when the writer has taken the names away, or was killed, and all is
+/// read.
 pub struct SharedReader {
     /// None where no writer has come in time.
     segment: Option<Segment>,
@@ -331,29 +394,34 @@ impl SharedReader {
         idle: Option<Duration>,
         stop: &Stop,
     ) -> io::Result<SharedReader> {
-        let there = Semaphore::open(format!("/{name}_TX"))?;
-        let taken = Semaphore::open(format!("/{name}_RX"))?;
-        let (mut looks, begin) = (0, Instant::now());
-        while !there.try_wait() {
-            if idle.is_some_and(|idle| begin.elapsed() >= idle) {
-                return Ok(SharedReader {
-                    segment: None,
-                    idle,
-                    stop: stop.clone(),
-                });
-            }
-            if stop.is_set() {
-                return Err(io::Error::other("stopped before a writer came"));
-            }
-            pause(&mut looks);
+        if !RING.contains(&bytes) {
+            return Err(wrong_ring(name, bytes));
         }
-        let segment = Segment::map(name, bytes, false)?;
-        taken.post()?;
-        Ok(SharedReader {
-            segment: Some(segment),
+        let begin = Instant::now();
+        let reader = |segment| SharedReader {
+            segment,
             idle,
             stop: stop.clone(),
-        })
+        };
+        loop {
+            // A writer that ends takes them away: the next one makes others.
+            let there = Semaphore::open(format!("/{name}_TX"))?;
+            let taken = Semaphore::open(format!("/{name}_RX"))?;
+            let mut looks = 0;
+            while !there.try_wait() {
+                if idle.is_some_and(|idle| begin.elapsed() >= idle) {
+                    return Ok(reader(None));
+                }
+                if stop.is_set() {
+                    return Err(io::Error::other("stopped before a writer came"));
+                }
+                pause(&mut looks);
+            }
+            if let Some(segment) = Segment::find(name, bytes)? {
+                taken.post()?;
+                return Ok(reader(Some(segment)));
+            }
+        }
     }
 }
 
@@ -375,7 +443,7 @@ impl Read for SharedReader {
                 continue;
             }
             let idle = self.idle.is_some_and(|idle| begin.elapsed() >= idle);
-            let gone = segment.is_unlinked() && segment.full()? == 0;
+            let gone = segment.is_over() && segment.full()? == 0;
             if idle || gone || self.stop.is_set() {
                 return Ok(0);
             }

@@ -1,0 +1,56 @@
+use std::mem::ManuallyDrop;
+
+use super::*;
+
+/// What is left of a writer whose process is killed.
+fn kill(writer: SharedWriter) {
+    let mut writer = ManuallyDrop::new(writer);
+    // SAFETY: it is dropped once, and nobody uses it any more.
+    unsafe { std::ptr::drop_in_place(&mut writer.segment) };
+}
+
+#[test]
+fn what_a_killed_writer_left_is_nobodys() {
+    let (name, stop) = (
+        format!("karoo-flow-killed-{}", std::process::id()),
+        Stop::new(),
+    );
+    let write = || SharedWriter::create(&name, 4096, &stop).unwrap();
+    let idle = Some(Duration::from_millis(20));
+    let read = || SharedReader::open(&name, 4096, idle, &stop).unwrap();
+    // One with a reader, which ends with it, and one without.
+    let mut writer = write();
+    let mut reader = read();
+    writer.write_all(b"lost").unwrap();
+    kill(writer);
+    reader.idle = None;
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, b"lost");
+    kill(write());
+    // It is not taken for one that writes.
+    assert!(read().segment.is_none());
+    kill(write());
+    let mut writer = write();
+    let error = SharedWriter::create(&name, 64, &stop).err().unwrap();
+    assert!(error.to_string().contains("give another name"), "{error}");
+    assert!(!writer.taken.try_wait(), "no reader is there");
+    let mut reader = read();
+    writer.write_all(b"new").unwrap();
+    drop(writer);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, b"new");
+}
+
+/// A writer that ends before its reader has looked has left the reader other semaphores.
+#[test]
+fn a_reader_waits_for_the_next_writer_where_one_is_gone_again() {
+    let name = format!("karoo-flow-gone-{}", std::process::id());
+    let there = Semaphore::open(format!("/{name}_TX")).unwrap();
+    there.post().unwrap();
+    let idle = Some(Duration::from_millis(20));
+    let reader = SharedReader::open(&name, 4096, idle, &Stop::new()).unwrap();
+    assert!(reader.segment.is_none());
+    drop(SharedWriter::create(&name, 4096, &Stop::new()).unwrap());
+}
