@@ -33,8 +33,8 @@ const DATA_ROOM: usize = FRAME + 128;
 const DESCRIPTORS: usize = 512;
 /// Packets that a queue of sockets holds beside those of a burst: none, the kernel has the others.
 const SOCKET_PACKETS: usize = BURST;
-/// Longest frame that is not data.
-const CONTROL_ROOM: usize = 2048;
+/// Longest frame that reports memberships.
+const REPORT_ROOM: usize = 2048;
 
 /// What an interface is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,12 +111,12 @@ impl PortUse {
     pub fn mbuf_bytes(&self, interface: &Interface) -> usize {
         let rx = pool_size(self.descriptors(interface), 2 * BURST);
         let tx = pool_size(self.tx_descriptors(interface).into(), 2 * BURST);
-        let control = match interface.driver {
-            // Nobody else reports its memberships.
-            Driver::Vfio => pool_bytes(rx + tx, CONTROL_ROOM),
-            _ => 0,
+        // Nobody else reports its memberships.
+        let (control, reports) = match interface.driver {
+            Driver::Vfio => (1, pool_bytes(tx, REPORT_ROOM)),
+            _ => (0, 0),
         };
-        pool_bytes(self.rx_queues * rx, DATA_ROOM) + control
+        pool_bytes((self.rx_queues + control) * rx, DATA_ROOM) + reports
     }
 
     /// The kernel's memory for its rings: one to receive and one to send for each queue.
@@ -313,15 +313,10 @@ impl PortUse {
                 "no queue can be had for IGMP alone: memberships are not reported, the switch has to flood"
             );
         }
-        let mut rx_pools = pools(eal, self.rx_queues, preset.descriptors.into(), DATA_ROOM)?;
-        rx_pools.extend(pools(
-            eal,
-            control,
-            preset.descriptors.into(),
-            CONTROL_ROOM,
-        )?);
+        // Mbufs of which several make one packet, in whichever queue, slow the whole port down.
+        let queues = self.rx_queues + control;
         let started = device.start(&PortConfig {
-            rx_pools,
+            rx_pools: pools(eal, queues, preset.descriptors.into(), DATA_ROOM)?,
             tx_queues: usize::from(self.tx) + control,
             rx_descriptors: preset.descriptors,
             tx_descriptors: self.tx_descriptors(interface),
@@ -414,7 +409,7 @@ fn granted(bytes: usize) -> usize {
 /// A pool for reports through a queue whose driver `keeps` so many packets that were sent until it
 /// is given others: a pool of fewer would run dry for good.
 fn report_pool(eal: &Eal, keeps: usize) -> Result<MbufPool, DpdkError> {
-    pool(eal, keeps, CONTROL_ROOM)
+    pool(eal, keeps, REPORT_ROOM)
 }
 
 /// A pool for each queue.
@@ -472,7 +467,7 @@ mod tests {
             PortUse::default().mbuf_bytes(&interface)
         };
         let control = bytes(Driver::Vfio);
-        assert!(control >= 2 * 1024 * CONTROL_ROOM, "{control}");
+        assert!(control >= 1024 * (DATA_ROOM + REPORT_ROOM), "{control}");
         for driver in [Driver::AfPacket, Driver::Udp, Driver::Mlx5, Driver::Virtio] {
             assert_eq!(bytes(driver), 0, "{driver:?}");
         }
