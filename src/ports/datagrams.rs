@@ -295,12 +295,12 @@ pub fn open_datagrams(
             let pool = MbufPool::new(&eal, &format!("datagrams_{at}"), config)?;
             let source = SocketAddrV4::new(interface.ip, SOURCE_PORT);
             let template = HeaderTemplate::multicast(port.mac, source, outputs[at].peer, 1);
+            let queue = port.tx.pop().ok_or_else(missing)?;
+            queue.keep(pool.clone());
+            let template = template.ok_or_else(missing)?;
             let sender = DatagramSender {
-                frames: FrameMaker {
-                    pool,
-                    template: template.ok_or_else(missing)?,
-                },
-                queue: port.tx.pop().ok_or_else(missing)?,
+                frames: FrameMaker { pool, template },
+                queue,
                 batch: MbufBatch::new(),
             };
             senders.push((at, sender));
