@@ -61,6 +61,25 @@ impl InputConfig {
         FlowTable::new(rules.collect())
     }
 
+    /// What to say of `--recv-affinity` if there are more receive queues than destinations, so that
+    /// nothing comes to some.
+    pub fn idle_queues(&self) -> Option<String> {
+        let Self::Live {
+            endpoints, cpus, ..
+        } = self
+        else {
+            return None;
+        };
+        let (sources, queues) = (endpoints.len(), cpus.len());
+        (sources < queues).then(|| {
+            let destinations = if sources == 1 { "destination" } else { "destinations" };
+            format!(
+                "--recv-affinity with {queues} entries: SRC has {sources} {destinations}, each of which comes to one \
+                 receive queue, so that nothing comes to the others; give {sources} or fewer"
+            )
+        })
+    }
+
     /// Destinations whose packets come through `interface`. The list is divided over the receive
     /// queues in contiguous slices, and those of an interface share what is theirs.
     pub fn endpoints_of(&self, interface: &str) -> Vec<SocketAddrV4> {
@@ -118,5 +137,30 @@ impl FgpuConfig {
                 output.name
             ))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_to_which_nothing_comes_are_named() {
+        let told = |sources: &str, queues: usize| {
+            let input = InputConfig::Live {
+                endpoints: crate::net::parse_endpoints(sources).unwrap(),
+                interfaces: vec!["eth0".to_owned(); queues],
+                cpus: vec![None; queues],
+                buffer: 0,
+            };
+            input.idle_queues()
+        };
+        assert_eq!(told("239.1.1.1+1", 2), None);
+        let text = told("239.1.1.1", 3).unwrap();
+        let begins = "--recv-affinity with 3 entries: SRC has 1 destination, each";
+        assert!(
+            text.starts_with(begins) && text.ends_with("give 1 or fewer"),
+            "{text}"
+        );
     }
 }

@@ -56,7 +56,11 @@ impl Settled {
             let options = ignored.join(" ");
             tracing::info!(options, "taken for compatibility, without effect");
         }
-        let odd = [args.options.unused_interfaces(), config.output_into_input()];
+        let odd = [
+            args.options.unused_interfaces(),
+            config.input.idle_queues(),
+            config.output_into_input(),
+        ];
         for text in odd.into_iter().flatten() {
             tracing::warn!("{text}");
         }
