@@ -130,7 +130,8 @@ impl SensorFilter {
                 // The last line of a syntax error says what is wrong.
                 other => {
                     let text = other.to_string();
-                    text.lines().last().unwrap_or_default().to_owned()
+                    let last = text.lines().last().unwrap_or_default();
+                    last.trim_start_matches("error: ").to_owned()
                 }
             },
         })?;

@@ -164,6 +164,8 @@ fn sensors_are_listed_by_name_and_expression() {
             assert!(answer[0].starts_with(&expected), "{answer:?}");
         }
     }
+    let open = ask("?sensor-list /(/").remove(0);
+    assert!(open.ends_with(r"here:\_unclosed\_group"), "{open}");
     // Clients look for this text.
     assert!(ask("?sensor-value x")[0].starts_with(r"!sensor-value fail Unknown\_sensor\_'x'"));
 }
