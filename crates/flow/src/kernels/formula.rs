@@ -230,7 +230,12 @@ impl<T: Float> Formula<'_, T> {
                     Part::ChooseBy(Comparison::Unequal, _) => by!(a, b => a.equal(b).not()),
                     Part::Lut(_, lookup) => {
                         let mut places = [0i32; TILE];
-                        V::places(a.0, &lookup.places, &mut places[..numbers]);
+                        // Of a constant there are no numbers for a whole tile.
+                        if a.1 == 0 {
+                            places[..numbers].fill(lookup.places.of((*a.0).wide()));
+                        } else {
+                            V::places(a.0, &lookup.places, &mut places[..numbers]);
+                        }
                         let (places, entries) = (places.as_ptr(), lookup.table.as_ptr());
                         if self.at_once {
                             gathers::at_once::<V>(places, entries, to, numbers);

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod analysis;
+mod asked;
 mod bytes;
 mod changes;
 mod copies;
@@ -14,6 +15,7 @@ mod fused;
 mod graphml;
 mod graphs;
 mod interpreter;
+mod kinds;
 mod laminar;
 mod nodes;
 mod partitionings;

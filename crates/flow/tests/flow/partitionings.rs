@@ -214,7 +214,7 @@ pub fn random_graph(turns: &[Turn], loops: &[(u8, u8)]) -> Graph {
     g.build().expect("all turns make graphs that check")
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+pub fn settings() -> impl Strategy<Value = Settings> {
     let kind = || 0..Transfer::ALL.len();
     let between = (0..4u32, 0..4u32, 1..200u64, 2..6usize, kind());
     (
