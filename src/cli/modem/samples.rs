@@ -72,9 +72,10 @@ fn format_of(path: &Path, option: Option<SampleFormat>) -> SampleFormat {
 /// Parses a rate of samples.
 pub fn rate(text: &str) -> Result<f64, String> {
     let value = hertz(text).map_err(|error| error.to_string())?;
-    match value > 0.0 && value.is_finite() {
+    // With others, times of samples are no times that a clock has.
+    match (1e-3..=1e15).contains(&value) {
         true => Ok(value),
-        false => Err("it must be above 0; try 80M".to_owned()),
+        false => Err("it must be 0.001 to 1e15 Hz; try 80M".to_owned()),
     }
 }
 
@@ -307,5 +308,19 @@ impl Output {
             fs::write(&meta, self.recording.to_json()).map_err(failed)?;
         }
         Ok(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_samples_are_such_that_clocks_have_their_times() {
+        assert_eq!(rate("80M"), Ok(80e6));
+        assert_eq!(rate("0.001"), Ok(1e-3));
+        for text in ["0", "-1", "1e-300", "1e16", "NaN"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
     }
 }
