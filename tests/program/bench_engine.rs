@@ -123,13 +123,12 @@ fn the_bench_refuses_what_it_cannot_run() {
             "--rx-queues 300: must be 1 to 64 here",
         ),
         (&["--cpus", "0", "--backend", "cpu"], "--oversubscribe"),
-        (
-            &["--rate", "0"],
-            "--rate 0: must be positive, and 1000000 at most",
-        ),
+        (&["--rate", "0"], "--rate 0: must be from 1e-6 to 1000000"),
         (&["--tx-queues", "9"], "--tx-queues 9"),
         (&["--viewers", "65"], "--viewers 65: must be 1 to 64 here"),
-        (&["--scrapes=-1"], "--scrapes -1: must be positive"),
+        (&["--scrapes=-1"], "--scrapes -1: must be from 1e-6"),
+        (&["--scrapes=1e-300"], "--scrapes 1e-300: must be from 1e-6"),
+        (&["--trials=0"], "--trials 0: must be 1 to"),
         (
             &["--recv-chunk-samples", "5000"],
             "--recv-chunk-samples 5000",

@@ -200,8 +200,8 @@ impl BenchOptions {
                 },
             ),
         ] {
-            if !(value > 0.0 && value <= 1e6) {
-                let rule = "must be positive, and 1000000 at most";
+            if !(1e-6..=1e6).contains(&value) {
+                let rule = "must be from 1e-6 to 1000000";
                 return refuse(option, value.to_string(), rule, "try 1");
             }
         }

@@ -16,6 +16,8 @@ use serde::Serialize;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a scrape, at most.
 const SCRAPE: u64 = 64 << 20;
+/// How soon one that waits for its next scrape heeds that it is to end.
+const HEED: Duration = Duration::from_millis(100);
 
 /// What viewers and scrapers got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -200,9 +202,29 @@ fn scrape(address: SocketAddr, every: Duration, stop: &StopFlag) -> LookCounts {
             }
         }
         // One that is late does not make the next ones hurry.
-        let now = Instant::now();
-        due = (due + every).max(now);
-        thread::sleep(due - now);
+        due = (due + every).max(Instant::now());
+        while !stop.is_set() && Instant::now() < due {
+            thread::sleep(due.saturating_duration_since(Instant::now()).min(HEED));
+        }
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    /// One that scrapes each fortnight.
+    #[test]
+    fn who_waits_for_the_next_scrape_ends_when_told_to() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let clients = Clients::open(&[address], 0, 1e-6, &[]).unwrap();
+        // It has begun, and is turned away.
+        drop(listener.accept().unwrap());
+        let counts = clients.close();
+        assert_eq!((counts.scrapes, counts.failed), (0, 1));
+    }
 }
