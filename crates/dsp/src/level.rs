@@ -4,8 +4,9 @@ use std::f64::consts::{SQRT_2, TAU};
 
 use crate::{Dither, OutputBits};
 
-/// Offsets of dither over which means are taken, the middles of as many equal steps.
-const OFFSETS: usize = 32;
+/// Offsets of dither over which means are taken, the middles of as many equal steps from 0 to ½.
+/// Those below 0 have the same means, for noise and quantiser are symmetric.
+const OFFSETS: usize = 16;
 /// [`best_rms`] loses at most this share of the efficiency that can be had.
 const TOLERATED: f64 = 1e-3;
 
@@ -44,7 +45,10 @@ pub fn quantised_noise(rms: f64, bits: OutputBits, dither: Dither) -> QuantisedN
     };
     let (mut zeros, mut clipped, mut product, mut square) = (0.0, 0.0, 0.0, 0.0);
     for i in 0..offsets {
-        let offset = (i as f64 + 0.5) / offsets as f64 - 0.5;
+        let offset = match dither {
+            Dither::None => 0.0,
+            Dither::Uniform => (i as f64 + 0.5) / (2 * OFFSETS) as f64,
+        };
         // The probability that x + offset is above a threshold, and ⟨x·[it is]⟩.
         let above = |threshold: f64| 0.5 * libm::erfc((threshold - offset) / rms / SQRT_2);
         let moment = |threshold: f64| {
@@ -82,9 +86,9 @@ pub fn quantised_noise(rms: f64, bits: OutputBits, dither: Dither) -> QuantisedN
 pub fn best_rms(bits: OutputBits, dither: Dither) -> f64 {
     let efficiency = |rms: f64| quantised_noise(rms, bits, dither).efficiency;
     let (low, high) = (0.3, f64::from(bits.limit()));
-    // Below the best rms the efficiency grows with the rms, above it falls.
+    // Below the best rms the efficiency grows with the rms, above it falls; near it, it is flat.
     let (mut from, mut to) = (low, high);
-    for _ in 0..40 {
+    while to - from > 0.01 {
         let third = (to - from) / 3.0;
         if efficiency(from + third) < efficiency(to - third) {
             from += third;
@@ -94,7 +98,7 @@ pub fn best_rms(bits: OutputBits, dither: Dither) -> f64 {
     }
     let enough = efficiency(from) * (1.0 - TOLERATED);
     let (mut from, mut to) = (low, from);
-    for _ in 0..40 {
+    while to - from > 1e-6 {
         let middle = 0.5 * (from + to);
         if efficiency(middle) < enough {
             from = middle;
