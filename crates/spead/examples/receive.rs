@@ -13,7 +13,9 @@ pub fn receive(socket: &UdpSocket, print: &mut dyn FnMut(&str, Vec<f64>)) -> io:
                 println!("{:?}", assembler.counts());
                 return Ok(());
             }
-            table.learn(&heap).map_err(io::Error::other)?;
+            if let Err(error) = table.learn(&heap) {
+                eprintln!("{error}");
+            }
             for item in heap.items() {
                 if let (Some(it), Ok(array)) = (table.by_id(item.id), table.interpret(&item)) {
                     print(&it.name, array.to_f64().unwrap_or_default());
