@@ -133,7 +133,9 @@ fn tell_findings(report: &Report) {
 }
 
 fn tell(event: &LossEvent) {
-    let (cause, count, text) = (event.cause.name(), event.count, &event.text);
+    let (cause, text) = (event.cause.name(), &event.text);
+    // A wrong clock and the like have no number.
+    let count = (event.count > 0).then_some(event.count);
     match event.stage {
         LossStage::Begins | LossStage::GoesOn => tracing::warn!(cause, count, "{text}"),
         LossStage::Ends => tracing::info!(cause, count, "{text}"),
