@@ -478,13 +478,21 @@ impl Pipeline for GpuChanneliser {
     }
 
     fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {
-        let name = format!("gpu-{}", self.name);
-        Some((name, self.computing.busy().clone()))
+        Some((stage_name(&self.name), self.computing.busy().clone()))
     }
 
     fn lcores(&self) -> Vec<ThreadReport> {
-        let name = format!("gpu-{}", self.name);
+        let name = stage_name(&self.name);
         vec![self.computing.report(&name, "compute", self.begun)]
+    }
+}
+
+/// The name, in sensors and metrics, of what the GPU does for an output.
+fn stage_name(output: &str) -> String {
+    match output {
+        // That of the input's copies.
+        "in" => "gpu-output-in".to_owned(),
+        output => format!("gpu-{output}"),
     }
 }
 
