@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{CaptureError, ETHERNET, SNAPLEN};
@@ -55,24 +56,29 @@ impl CaptureWriter {
 
     /// Opens an unfinished file that no other run writes to, and empties it.
     fn claim(part: &Path) -> io::Result<File> {
-        let mut options = File::options();
-        let file = options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(part)?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let why = format!(
-                    "another run is writing {part:?}: wait for its end or choose another name"
-                );
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        loop {
+            let mut options = File::options();
+            let file = options
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(part)?;
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => {
+                    let why = format!(
+                        "another run is writing {part:?}: wait for its end or choose another name"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+                }
+                // Some file systems have no locks.
+                Err(TryLockError::Error(_)) | Ok(()) => {}
             }
-            // Some file systems have no locks.
-            Err(TryLockError::Error(_)) | Ok(()) => {}
+            // Another run may have finished its file, and renamed it, after it was opened here.
+            if is_at(&file, part)? {
+                file.set_len(0)?;
+                return Ok(file);
+            }
         }
-        file.set_len(0)?;
-        Ok(file)
     }
 
     /// Where the file is until it is finished. A pipe or a device cannot be renamed over.
@@ -145,6 +151,16 @@ impl Drop for CaptureWriter {
     }
 }
 
+/// Whether the path leads to this open file.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let file = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (file.dev(), file.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +181,18 @@ mod tests {
         first.finish().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 24);
         create().unwrap().finish().unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_no_longer_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let [part, whole] = ["a.part", "a"].map(|name| folder.path().join(name));
+        let file = File::create(&part).unwrap();
+        assert!(is_at(&file, &part).unwrap());
+        fs::rename(&part, &whole).unwrap();
+        assert!(!is_at(&file, &part).unwrap());
+        File::create(&part).unwrap();
+        assert!(!is_at(&file, &part).unwrap());
+        assert!(is_at(&file, &whole).unwrap());
     }
 }
