@@ -1,14 +1,17 @@
 //! Random graphs of nodes of all kinds, on numbers of all types: the executor has the interpreter's
 //! samples.
 
+use std::io::{Cursor, Read, Write};
+
 use karoo_flow::nodes::{Convert, Criterion, Lookup, Lut, RealImag, Select, Switch};
 use karoo_flow::{
-    Builder, Executor, Graph, Interpreter, Node, Number, Rounding, Scalar, Type, Value, Wire,
+    Builder, Executor, Graph, Interpreter, Literals, Node, NodeId, Number, Rounding, Scalar, Type,
+    Value, Wire,
 };
 use proptest::prelude::*;
 
 use crate::asked::Asked;
-use crate::partitionings::{cases, settings};
+use crate::partitionings::{bytes, cases, settings};
 
 /// A wire, its type, and whether it is at half the rate.
 #[derive(Clone, Copy)]
@@ -197,6 +200,71 @@ fn same(a: &Value, b: &Value) -> bool {
     a.kind() == b.kind() && parts(a) == parts(b)
 }
 
+/// Changes of some nodes with numbers, from some ticks on, but for constants that are outputs.
+fn changes(graph: &Graph, asked: &[(u8, u16)]) -> Vec<(String, Literals, u64)> {
+    let out = |id| {
+        graph
+            .outputs()
+            .any(|out| graph.node(out).from[0].node == id)
+    };
+    let has = |id: &NodeId| {
+        let node = &graph.node(*id).node;
+        node.numbers().is_some() && !(node.constant() && out(*id))
+    };
+    let nodes: Vec<NodeId> = graph.ids().filter(has).collect();
+    let change = |&(which, at): &(u8, u16)| {
+        let id = *nodes.get(usize::from(which) % nodes.len().max(1))?;
+        let placed = graph.node(id);
+        let own = placed.node.numbers()?;
+        let float = placed.outputs[0].scalar.is_float();
+        let part = |number: Number| match float {
+            true => Number::F64(number.to_f64() * -0.5 + f64::from(at % 8)),
+            false => Number::Int(i128::from(at % 2)),
+        };
+        let im = |im: Number| match own.is_complex() {
+            true => part(im),
+            false => Number::Int(0),
+        };
+        let parts = own
+            .parts()
+            .iter()
+            .map(|part_of| (part(part_of.0), im(part_of.1)));
+        Some((
+            graph.path(id),
+            Literals::new(parts.collect())?,
+            u64::from(at % 300),
+        ))
+    };
+    asked.iter().filter_map(change).collect()
+}
+
+/// What a graph puts out where numbers change.
+fn run(
+    executor: &Executor,
+    graph: &Graph,
+    inputs: &[Vec<Value>],
+    changes: &[(String, Literals, u64)],
+) -> Vec<Vec<Value>> {
+    let readers = bytes(inputs)
+        .into_iter()
+        .map(|all| Box::new(Cursor::new(all)) as Box<dyn Read + Send>);
+    let mut out = vec![Vec::new(); graph.outputs().count()];
+    let writers = out.iter_mut().map(|out| Box::new(out) as Box<dyn Write>);
+    let run = executor
+        .prepare(readers.collect(), writers.collect())
+        .unwrap();
+    let handle = run.handle();
+    for (path, numbers, at) in changes {
+        handle.change(path, numbers.clone(), *at).unwrap();
+    }
+    run.run().unwrap();
+    let kinds = graph.outputs().map(|id| graph.node(id).inputs[0]);
+    kinds
+        .zip(&out)
+        .map(|(kind, bytes)| Value::read_all(kind, bytes).0)
+        .collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
@@ -207,14 +275,21 @@ proptest! {
         mut settings in settings(),
         length in 1..300usize,
         seed: u64,
+        asked in proptest::collection::vec(any::<(u8, u16)>(), 0..4),
     ) {
         let graph = random_graph(&turns);
+        let changes = changes(&graph, &asked);
+        settings.changeable = changes.iter().map(|change| change.0.clone()).collect();
         let inputs: Vec<Vec<Value>> = INPUTS
             .iter()
-            .zip(seed..)
-            .map(|(&kind, seed)| stream(kind, length, seed))
+            .zip(0..)
+            .map(|(&kind, number)| stream(kind, length, seed.wrapping_add(number)))
             .collect();
-        let wanted = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+        let mut interpreter = Interpreter::new(&graph).unwrap();
+        for (path, numbers, at) in &changes {
+            interpreter.change_at(path, numbers.clone(), *at).unwrap();
+        }
+        let wanted = interpreter.run(&inputs).unwrap();
         let mark = |node: usize| marks[node / 3 % marks.len()];
         settings.partitions = Some((0..graph.nodes().len()).map(mark).collect());
         let executor = match Executor::new(&graph, settings.clone()) {
@@ -224,13 +299,13 @@ proptest! {
                 Executor::new(&graph, settings).unwrap()
             }
         };
-        let found = executor.run_values(&inputs).unwrap();
+        let found = run(&executor, &graph, &inputs, &changes);
         for (index, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
             prop_assert_eq!(found.len(), wanted.len());
             let differs = found.iter().zip(wanted).position(|(a, b)| !same(a, b));
             if let Some(at) = differs {
                 let text = graph.to_toml().unwrap();
-                prop_assert!(false, "output {} at {}: {:?} for {:?}\n{}", index, at, found[at], wanted[at], text);
+                prop_assert!(false, "output {} at {}: {:?} for {:?}, {:?}\n{}", index, at, found[at], wanted[at], changes, text);
             }
         }
     }
