@@ -206,6 +206,22 @@ fn arcs_that_are_not_what_comes_are_told() {
 }
 
 #[test]
+fn criteria_of_switches_are_told_as_the_file_has_them() {
+    let refused = |data: &[(&str, &str)]| {
+        let file = File::new().block("s", "Switch", data);
+        let file = (1..4).fold(file, |file, port| file.arc(("in", 1), ("s", port), 1));
+        file.arc(("s", 1), ("out", 1), 1).refused()
+    };
+    let told = refused(&[("Criteria", "u2 = Threshold")]);
+    assert!(
+        told.contains("Criteria `u2 = Threshold` is not known"),
+        "{told}"
+    );
+    let told = refused(&[]);
+    assert!(told.contains("the parameter Criteria is missing"), "{told}");
+}
+
+#[test]
 fn widths_of_arcs_that_cannot_be_read_are_refused() {
     for (key, width, wanted) in [
         (

@@ -11,7 +11,8 @@ impl Block<'_> {
             Some("u2 > Threshold") => Criterion::Above,
             Some("u2 >= Threshold") => Criterion::AtLeast,
             Some("u2 ~= 0") => Criterion::NotZero,
-            other => return Err(format!("Criteria {other:?} is not known")),
+            Some(other) => return Err(format!("Criteria `{other}` is not known")),
+            None => return Err("the parameter Criteria is missing".into()),
         };
         let threshold = if criterion == Criterion::NotZero {
             0.0
