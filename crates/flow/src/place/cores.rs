@@ -108,6 +108,12 @@ impl Cores {
         if count == 0 {
             return Err("there are no CPUs: give one at least".into());
         }
+        let mut seen = std::collections::BTreeSet::new();
+        if let Some(cpu) = self.cpus.iter().find(|&&cpu| !seen.insert(cpu)) {
+            return Err(format!(
+                "CPU {cpu} is there twice: give each CPU one row and one column"
+            ));
+        }
         if !square(&self.latency_ns, 0.0) || !square(&self.gigabytes_per_second, 1e-6) {
             return Err(
                 "the tables have not a row and a column of positive numbers for each CPU: \

@@ -87,6 +87,9 @@ pub struct Pass {
     pub per_step: f64,
 }
 
+/// Ticks after which the rates of a graph have to begin anew: no block is longer.
+const MAX_ROUND: u128 = 1 << 22;
+
 /// All that placement looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
@@ -139,9 +142,9 @@ impl Model {
             .iter()
             .try_fold(1u128, |round, &period| {
                 let round = round / gcd(round, period.into()) * u128::from(period);
-                (round <= 1 << 22).then_some(round)
+                (round <= MAX_ROUND).then_some(round)
             })
-            .ok_or_else(|| fault("the rates have no common round that is short enough".into()))?;
+            .ok_or_else(|| fault(format!("the rates begin anew after more than {MAX_ROUND} ticks: use smaller rate changes")))?;
         let mut items: Vec<Item> = Vec::new();
         for &id in &groups.order {
             let at = groups.item[id.index()].unwrap_or(0);

@@ -161,6 +161,12 @@ impl fmt::Display for Plan {
         } else {
             "; costs are guessed, rates mean nothing"
         };
+        if self.period_ns == 0.0 {
+            return writeln!(
+                f,
+                "expected: any rate, for no node has anything to compute{guess}"
+            );
+        }
         writeln!(
             f,
             "expected: {:.3} ns a tick, {} ticks a second, set by {limit}; {best}{guess}",

@@ -417,10 +417,36 @@ fn a_graph_without_work_has_a_plan() {
     let cores = Cores::alike(vec![0, 1, 2], 50.0, 10.0);
     let made = plan(&graph, &Costs::guessed(&graph), &cores, &Wishes::default()).unwrap();
     assert!(made.partitions.is_empty());
+    let text = made.to_string();
+    assert!(
+        text.contains("expected: any rate") && !text.contains("inf"),
+        "{text}"
+    );
     let executor = Executor::new(&graph, made.settings(&graph).unwrap()).unwrap();
     let samples: Vec<Value> = (0..5000).map(|n| Value::from(n as f32)).collect();
     let out = executor.run_values(std::slice::from_ref(&samples)).unwrap();
     assert_eq!(out[0], samples);
+}
+
+#[test]
+fn rates_that_are_too_far_apart_are_told_with_the_way_out() {
+    let g = Builder::new("rates");
+    let x = g.input("x", Type::I16);
+    g.output("y", x.repeat(1 << 20).repeat(4096));
+    let graph = g.build().unwrap();
+    let cores = Cores::alike(vec![0], 50.0, 10.0);
+    let refused = plan(&graph, &Costs::guessed(&graph), &cores, &Wishes::default());
+    let text = refused.unwrap_err().to_string();
+    assert!(
+        text.contains("after more than 4194304 ticks: use smaller"),
+        "{text}"
+    );
+}
+
+#[test]
+fn tables_that_have_a_cpu_twice_are_refused() {
+    let twice = Cores::alike(vec![0, 1, 0], 50.0, 10.0).check().unwrap_err();
+    assert!(twice.contains("CPU 0 is there twice"), "{twice}");
 }
 
 #[test]
