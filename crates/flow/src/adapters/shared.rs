@@ -148,7 +148,7 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// Takes away what a writer of this name has left, with what its semaphores have. One that
     /// lives keeps it.
-    fn clear(text: &str, semaphores: [&Semaphore; 2]) -> io::Result<()> {
+    fn clear(text: &str) -> io::Result<()> {
         let name = name(format!("/{text}"))?;
         if let Ok(left) = open(&name, libc::O_RDWR) {
             if left.metadata()?.mode() & 0o777 == LOCKED && !is_left(&left)? {
@@ -158,9 +158,10 @@ impl Segment {
             // SAFETY: the name is a string that ends with 0.
             unsafe { libc::shm_unlink(name.as_ptr()) };
         }
-        semaphores
-            .iter()
-            .for_each(|semaphore| while semaphore.try_wait() {});
+        for end in ["TX", "RX"] {
+            let semaphore = Semaphore::open(format!("/{text}_{end}"))?;
+            while semaphore.try_wait() {}
+        }
         Ok(())
     }
 
@@ -310,10 +311,11 @@ impl SharedWriter {
         if !RING.contains(&bytes) {
             return Err(wrong_ring(name, bytes));
         }
+        Segment::clear(name)?;
+        let segment = Segment::make(name, bytes)?;
+        // Not before the segment is there: until then a writer that ends may take them away.
         let there = Semaphore::open(format!("/{name}_TX"))?;
         let taken = Semaphore::open(format!("/{name}_RX"))?;
-        Segment::clear(name, [&there, &taken])?;
-        let segment = Segment::make(name, bytes)?;
         segment.count().store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         there.post()?;
@@ -370,9 +372,10 @@ impl Write for SharedWriter {
 
 impl Drop for SharedWriter {
     fn drop(&mut self) {
-        self.segment.unlink();
+        // The segment last: as long as it is there, no other writer begins.
         self.there.unlink();
         self.taken.unlink();
+        self.segment.unlink();
     }
 }
 

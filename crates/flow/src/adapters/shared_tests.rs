@@ -1,4 +1,5 @@
 use std::mem::ManuallyDrop;
+use std::thread;
 
 use super::*;
 
@@ -53,4 +54,29 @@ fn a_reader_waits_for_the_next_writer_where_one_is_gone_again() {
     let reader = SharedReader::open(&name, 4096, idle, &Stop::new()).unwrap();
     assert!(reader.segment.is_none());
     drop(SharedWriter::create(&name, 4096, &Stop::new()).unwrap());
+}
+
+/// It would wait for ever for its reader, which waits at the semaphores of that name.
+#[test]
+fn a_writer_that_begins_while_another_ends_has_the_semaphores_of_its_name() {
+    let (name, stop) = (
+        format!("karoo-flow-next-{}", std::process::id()),
+        Stop::new(),
+    );
+    let begin = || loop {
+        match SharedWriter::create(&name, 64, &stop) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            other => return other.unwrap(),
+        }
+    };
+    let mut last = begin();
+    for _ in 0..1000 {
+        last = thread::scope(|scope| {
+            let next = scope.spawn(begin);
+            drop(last);
+            next.join().unwrap()
+        });
+        let there = Semaphore::open(format!("/{name}_TX")).unwrap();
+        assert!(there.try_wait(), "it tells readers that it is there");
+    }
 }
