@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -291,26 +291,32 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
 
 /// Sizes of huge pages, and how many of each there are and are free.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
-/// What has the same of each node.
-const SYSTEM: &str = "/sys/devices/system";
+/// What has the same of the host and of each of its nodes.
+const SYSTEM: &str = "/sys";
 
 /// How there come to be free huge pages of so much, beside those that other programs have.
 pub fn have_huge_pages(mib: usize) -> String {
     taken_huge_pages(Path::new(SYSTEM)).room_for(mib)
 }
 
-/// Huge pages of 2 MiB that programs have, of the machine with this folder of its parts.
+/// Huge pages of 2 MiB that programs have, of the machine with this folder.
 fn taken_huge_pages(system: &Path) -> TakenPages {
-    let taken = |node: &Path| {
+    let taken = |sizes: PathBuf| {
         let count = |file: &str| -> Option<usize> {
-            let file = node.join("hugepages/hugepages-2048kB").join(file);
+            let file = sizes.join("hugepages-2048kB").join(file);
             fs::read_to_string(file).ok()?.trim().parse().ok()
         };
         Some(count("nr_hugepages")?.saturating_sub(count("free_hugepages")?))
     };
     // Nodes that are nothing but a device's memory have no pages.
-    let entries = fs::read_dir(system.join("node")).into_iter().flatten();
-    let nodes: Vec<_> = entries.flatten().filter_map(|e| taken(&e.path())).collect();
+    let entries = fs::read_dir(system.join("devices/system/node"));
+    let nodes = entries.into_iter().flatten().flatten();
+    let nodes = nodes.filter_map(|node| taken(node.path().join("hugepages")));
+    let mut nodes: Vec<_> = nodes.collect();
+    // Kernels that know of no nodes have the numbers of the host alone.
+    if nodes.is_empty() {
+        nodes.extend(taken(system.join("kernel/mm/hugepages")));
+    }
     TakenPages {
         most: nodes.iter().copied().max().unwrap_or(0),
         nodes: nodes.len().max(1),
@@ -500,19 +506,21 @@ mod tests {
         let system = tempfile::tempdir().unwrap();
         let none = TakenPages { most: 0, nodes: 1 };
         assert_eq!(taken_huge_pages(system.path()), none);
-        let more = |node: &str, all: &str, free: &str| {
-            let node = system.path().join("node").join(node);
-            let size = node.join("hugepages/hugepages-2048kB");
+        let more = |sizes: &str, all: &str, free: &str| {
+            let size = system.path().join(sizes).join("hugepages-2048kB");
             fs::create_dir_all(&size).unwrap();
             fs::write(size.join("nr_hugepages"), all).unwrap();
             fs::write(size.join("free_hugepages"), free).unwrap();
             taken_huge_pages(system.path())
         };
-        let one = more("node0", "1024\n", "324\n");
+        let host = more("kernel/mm/hugepages", "1024\n", "1000\n");
+        assert_eq!(host, TakenPages { most: 24, nodes: 1 });
+        let one = more("devices/system/node/node0/hugepages", "1024\n", "324\n");
         let said = one.room_for(101);
         assert!(said.contains("have 751 huge pages of 2 MiB: HUGE_PAGES_2M=751 in"));
         // What is set is spread over the nodes, so that each has what the fullest is to have.
-        let said = more("node1", "512\n", "500\n").room_for(101);
+        let two = more("devices/system/node/node1/hugepages", "512\n", "500\n");
+        let said = two.room_for(101);
         assert!(
             said.contains("have 751 huge pages of 2 MiB on each of 2 nodes: HUGE_PAGES_2M=1502 in")
                 && said.contains("echo 1502 | sudo tee"),
