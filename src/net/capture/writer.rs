@@ -63,22 +63,30 @@ impl CaptureWriter {
                 .create(true)
                 .truncate(false)
                 .open(part)?;
-            match file.try_lock() {
-                Err(TryLockError::WouldBlock) => {
-                    let why = format!(
-                        "another run is writing {part:?}: wait for its end or choose another name"
-                    );
-                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
-                }
-                // Some file systems have no locks.
-                Err(TryLockError::Error(_)) | Ok(()) => {}
-            }
-            // Another run may have finished its file, and renamed it, after it was opened here.
-            if is_at(&file, part)? {
-                file.set_len(0)?;
+            if Self::empty(&file, part)? {
                 return Ok(file);
             }
         }
+    }
+
+    /// Locks and empties an unfinished file. False, and nothing is done to it, if another run has
+    /// finished and renamed it since it was opened.
+    fn empty(file: &File, part: &Path) -> io::Result<bool> {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let why = format!(
+                    "another run is writing {part:?}: wait for its end or choose another name"
+                );
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            }
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
+        }
+        let there = is_at(file, part)?;
+        if there {
+            file.set_len(0)?;
+        }
+        Ok(there)
     }
 
     /// Where the file is until it is finished. A pipe or a device cannot be renamed over.
@@ -184,15 +192,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_renamed_is_no_longer_there() {
+    fn what_was_finished_meanwhile_is_not_emptied() {
         let folder = tempfile::tempdir().unwrap();
         let [part, whole] = ["a.part", "a"].map(|name| folder.path().join(name));
-        let file = File::create(&part).unwrap();
-        assert!(is_at(&file, &part).unwrap());
+        fs::write(&part, "packets").unwrap();
+        let opened = File::options().write(true).open(&part).unwrap();
         fs::rename(&part, &whole).unwrap();
-        assert!(!is_at(&file, &part).unwrap());
+        assert!(!CaptureWriter::empty(&opened, &part).unwrap());
+        // Nor if another file has its name by then.
         File::create(&part).unwrap();
-        assert!(!is_at(&file, &part).unwrap());
-        assert!(is_at(&file, &whole).unwrap());
+        assert!(!CaptureWriter::empty(&opened, &part).unwrap());
+        assert_eq!(fs::read(&whole).unwrap(), b"packets");
+        assert!(CaptureWriter::empty(&opened, &whole).unwrap());
+        assert_eq!(fs::read(&whole).unwrap(), b"");
     }
 }
