@@ -326,8 +326,12 @@ fn check_end(config: &DigitiserConfig, heaps: u64) -> Result<(), Failure> {
     if end <= MOST {
         return Ok(());
     }
+    let end = match end.ceil() {
+        end if end < 1e15 => end.to_string(),
+        end => format!("{end:.1e}"),
+    };
     let rule = format!(
-        "the capture would end at UNIX time {end:.5e}, by --first-timestamp, --samples or --seconds and --adc-sample-rate, \
+        "the capture would end at UNIX time {end}, by --first-timestamp, --samples or --seconds and --adc-sample-rate, \
          and pcap has times up to {MOST}, in 2106"
     );
     let way_out = "give an earlier --sync-time, a higher rate or a shorter capture";

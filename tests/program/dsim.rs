@@ -311,6 +311,10 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         (&["--seconds", "1", "--samples", "1"], "cannot be used with"),
         (&["--samples", "0"], "--samples 0: must be 1 at least"),
         (
+            &["--sync-time", "4294967295"],
+            "would end at UNIX time 4294967296, by",
+        ),
+        (
             &["--sync-time", "4294967290", "--adc-sample-rate", "1000"],
             "pcap has times up to 4294967295, in 2106",
         ),
