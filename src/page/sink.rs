@@ -126,6 +126,7 @@ impl SinkPage {
                 .iter()
                 .map(|s| s.stopped_substreams >= s.destinations.len() as u64)
                 .collect(),
+            stop_heaps: streams.iter().map(|s| s.stop_heaps).collect(),
             lost: [
                 now.missed,
                 now.total(foreign),

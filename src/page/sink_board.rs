@@ -20,6 +20,8 @@ pub struct SinkCounts {
     pub destinations: Vec<Vec<String>>,
     /// Streams of which a stop heap has come on every substream.
     pub stopped: Vec<bool>,
+    /// Stop heaps of each stream.
+    pub stop_heaps: Vec<u64>,
     /// By cause, in the order of [`LOSSES`].
     pub lost: [u64; LOSSES.len()],
 }
@@ -79,11 +81,21 @@ struct Grown {
     at: f64,
 }
 
+impl Grown {
+    fn note(&mut self, time: f64, count: u64) {
+        if count > self.count {
+            *self = Self { count, at: time };
+        }
+    }
+}
+
 /// What is wrong, and since when.
 #[derive(Debug)]
 pub struct SinkBoard {
     /// Of each substream of each stream.
     heaps: Vec<Vec<Grown>>,
+    /// Stop heaps of each stream.
+    stops: Vec<Grown>,
     /// Of each loss; `None` before the first.
     lost: [Option<Grown>; LOSSES.len()],
     before: [u64; LOSSES.len()],
@@ -97,6 +109,7 @@ impl SinkBoard {
     pub fn new(begun: f64) -> Self {
         Self {
             heaps: Vec::new(),
+            stops: Vec::new(),
             lost: [None; LOSSES.len()],
             before: [0; LOSSES.len()],
             active: BTreeMap::new(),
@@ -146,10 +159,12 @@ impl SinkBoard {
         for (grown, whole) in self.heaps.iter_mut().zip(&counts.whole) {
             grown.resize(whole.len(), fresh);
             for (grown, &count) in grown.iter_mut().zip(whole) {
-                if count > grown.count {
-                    *grown = Grown { count, at: time };
-                }
+                grown.note(time, count);
             }
+        }
+        self.stops.resize(counts.stop_heaps.len(), fresh);
+        for (grown, &count) in self.stops.iter_mut().zip(&counts.stop_heaps) {
+            grown.note(time, count);
         }
         let lost = self.lost.iter_mut().zip(&mut self.before);
         for ((grown, before), &count) in lost.zip(&counts.lost) {
@@ -185,7 +200,9 @@ impl SinkBoard {
                 since: newest,
                 count: 0,
             };
-            causes.push(if counts.stopped[index] {
+            // Heaps behind the stop heaps are of an engine that was started again.
+            let ended = counts.stopped[index] && self.stops[index].at >= newest;
+            causes.push(if ended {
                 let text = format!("{name} has ended: a stop heap came on every substream");
                 cause("ended", State::Warning, text, "start the engine again")
             } else if silent == heaps.len() {
@@ -278,6 +295,7 @@ mod tests {
                 "239.1.0.1:7148".to_owned(),
             ]],
             stopped: vec![false],
+            stop_heaps: vec![0],
             lost: [0; LOSSES.len()],
         }
     }
@@ -329,8 +347,20 @@ mod tests {
         let mut board = SinkBoard::new(0.0);
         let mut ended = counts([9, 9]);
         board.update(1.0, &ended);
-        ended.stopped = vec![true];
+        (ended.stopped, ended.stop_heaps) = (vec![true], vec![2]);
+        board.update(2.0, &ended);
         board.update(9.0, &ended);
         assert_eq!(board.verdict().state, State::Warning);
+        // It is started again, and goes without a word.
+        ended.whole = vec![vec![12, 12]];
+        board.update(20.0, &ended);
+        assert_eq!(board.verdict().text, "all well");
+        board.update(29.0, &ended);
+        assert!(board.verdict().text.starts_with("no whole heap of w comes"));
+        // Once more, with stop heaps in the same look as its last heaps.
+        (ended.whole, ended.stop_heaps) = (vec![vec![13, 13]], vec![4]);
+        board.update(30.0, &ended);
+        board.update(39.0, &ended);
+        assert!(board.verdict().text.starts_with("w has ended"));
     }
 }
