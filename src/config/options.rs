@@ -5,7 +5,7 @@
 
 use clap::Args;
 use dsp::OutputBits;
-use dsp::delay::LinearDelay;
+use dsp::delay::{DelaySeconds, LinearDelay};
 use ground::SampleClock;
 
 use super::units::hertz;
@@ -157,7 +157,7 @@ pub fn parse_delays(
                     ConfigError::new(
                         format!("--delays {}", words[0]),
                         format!("'{text}'"),
-                        "must be delay,rate:phase,phase_rate in s, s/s, rad and rad/s, finite, rate < 1",
+                        "must be delay,rate:phase,phase_rate in s, s/s, rad and rad/s, at most 60 s and a rate between -1 and 1",
                         "try 1e-9,0:0,0",
                     )
                 })
@@ -179,14 +179,18 @@ fn delay_model(text: &str, adc_sample_rate: f64) -> Option<LinearDelay> {
     let (delay, phase) = text.split_once(':')?;
     let (delay, rate) = pair(delay)?;
     let (phase, phase_rate) = pair(phase)?;
-    LinearDelay::new(
-        0,
-        delay * adc_sample_rate,
+    let clock = SampleClock {
+        adc_sample_rate,
+        sync_time: 0.0,
+    };
+    let seconds = DelaySeconds {
+        start_time: 0.0,
+        delay,
         rate,
         phase,
-        phase_rate / adc_sample_rate,
-    )
-    .ok()
+        phase_rate,
+    };
+    LinearDelay::from_seconds(clock, seconds).ok()
 }
 
 #[cfg(test)]
@@ -199,7 +203,10 @@ mod tests {
         let delays = parse_delays(&words, 1e9).unwrap();
         assert_eq!(delays[0].models[0].delay(), 1000.0);
         assert_eq!(delays[0].models[0].phase_rate(), 2e-9);
-        assert!(parse_delays(&["w", "1,2", "0,0:0,0"].map(String::from), 1.0).is_err());
-        assert!(parse_delays(&["w", "nan,0:0,0", "0,0:0,0"].map(String::from), 1.0).is_err());
+        // Beyond 60 s or a rate of 1 an output would stand still, as `?delays` says.
+        for wrong in ["1,2", "nan,0:0,0", "1e3,0:0,0", "0,1:0,0", "0,-1:0,0"] {
+            let words = ["w", wrong, "0,0:0,0"].map(String::from);
+            assert!(parse_delays(&words, 1.0).is_err(), "{wrong}");
+        }
     }
 }

@@ -18,8 +18,9 @@ use ground::{SampleClock, Timestamp};
 /// A delay model that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum DelayError {
-    /// With a rate of 1 or more, output time stands still or runs backwards in input time.
-    #[error("delay rate {0} must be less than 1 (seconds of delay per second)")]
+    /// With a rate of 1 or more, output time stands still or runs backwards in input time. With −1
+    /// or less, which clients alone are refused, an output asks for twice as much input as comes.
+    #[error("delay rate {0} must be between -1 and 1 s/s: no source moves so fast")]
     Rate(f64),
     /// A parameter is infinite or not a number.
     #[error("{name} {value} must be a finite number")]
@@ -127,6 +128,9 @@ impl LinearDelay {
         }
         if model.delay.is_finite() && model.delay.abs() > DelaySeconds::MOST_DELAY {
             return Err(DelayError::Delay(model.delay));
+        }
+        if model.rate <= -1.0 {
+            return Err(DelayError::Rate(model.rate));
         }
         Self::new(
             start.round_ties_even() as i64,
@@ -416,6 +420,11 @@ mod tests {
             let seconds = DelaySeconds { delay, ..seconds };
             let model = LinearDelay::from_seconds(clock, seconds);
             assert_eq!(model.is_ok(), taken, "{delay}");
+        }
+        for (rate, taken) in [(0.9, true), (-0.9, true), (1.0, false), (-1.0, false)] {
+            let seconds = DelaySeconds { rate, ..seconds };
+            let model = LinearDelay::from_seconds(clock, seconds);
+            assert_eq!(model.is_ok(), taken, "{rate}");
         }
     }
 

@@ -75,7 +75,7 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         ("--gain 1e300", "finite"),
         ("--delays x 0,0:0,0 0,0:0,0", "no such output"),
         ("--delays w 0,0 0,0:0,0", "delay,rate:phase"),
-        ("--delays w 0,1:0,0 0,0:0,0", "rate < 1"),
+        ("--delays w 0,1:0,0 0,0:0,0", "a rate between -1 and 1"),
         ("--backend cuda", "--backend cpu"),
         ("--backend abacus", "possible values"),
         (
