@@ -163,8 +163,11 @@ struct One((Number, Number));
 impl Serialize for One {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (re, im) = self.0;
-        if im.is_true() {
-            let sign = if im.to_f64() < 0.0 { "" } else { "+" };
+        let value = im.to_f64();
+        let negative = value.is_sign_negative() && !value.is_nan();
+        // An imaginary −0 is one as well.
+        if im.is_true() || negative {
+            let sign = if negative { "" } else { "+" };
             return serializer.serialize_str(&format!(
                 "{}{sign}{}i",
                 format_real(re),
@@ -270,6 +273,8 @@ from! {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -291,6 +296,20 @@ mod tests {
             "1e -5", "1 e5", "tr ue", "1 +2",
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_are_written_as_they_are_read_again() {
+        let parts = [0.0, -0.0, 1.5, -2.0, f64::NAN, -f64::NAN, f64::NEG_INFINITY];
+        for (re, im) in parts.iter().flat_map(|re| parts.map(|im| (*re, im))) {
+            let literals = Literals(vec![(Number::F64(re), Number::F64(im))]);
+            let table = toml::to_string(&BTreeMap::from([("x", &literals)])).unwrap();
+            let read: BTreeMap<String, Literals> = toml::from_str(&table).unwrap();
+            let (read_re, read_im) = read["x"].at(0);
+            let same = |a: f64, b: f64| a.is_nan() && b.is_nan() || a.to_bits() == b.to_bits();
+            assert!(same(read_re.to_f64(), re), "{table}");
+            assert!(same(read_im.to_f64(), im), "{table}");
         }
     }
 
