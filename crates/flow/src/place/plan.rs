@@ -21,7 +21,7 @@ use super::transfers::fastest;
 use super::wishes::Wishes;
 use crate::graph::Graph;
 use crate::problem::Problems;
-use crate::run::{Between, Settings, Transfer};
+use crate::run::{Between, Settings, Transfer, check_memory};
 
 /// Version of a plan as JSON. Fields may be added within one.
 pub const VERSION: u32 = 2;
@@ -146,8 +146,9 @@ pub struct Plan {
 ///
 /// # Errors
 ///
-/// The graph cannot be placed: also where pins, marks or blocks would let it stand still. Tables of
-/// the cores do not fit each other, there are none, or a pin names what is not there.
+/// The graph cannot be placed: also where pins, marks or blocks would let it stand still, and where
+/// its queues would be beyond the memory that a run may have. Tables of the cores do not fit each
+/// other, there are none, or a pin names what is not there.
 pub fn plan(
     graph: &Graph,
     costs: &Costs,
@@ -230,7 +231,9 @@ pub fn plan(
         }
     }
     let none = || stands_still.unwrap_or_else(|| PlanError::Cores("there are no CPUs".into()));
-    best.map(|(plan, _)| plan).ok_or_else(none)
+    let plan = best.map(|(plan, _)| plan).ok_or_else(none)?;
+    check_memory(graph, &plan.settings(graph)?).map_err(PlanError::Graph)?;
+    Ok(plan)
 }
 
 /// How many cores have something of a placement.

@@ -165,14 +165,25 @@ impl Handle {
     }
 }
 
+/// Refuses settings with which states and queues take more memory than a run may have.
+pub(crate) fn check_memory(graph: &Graph, settings: &Settings) -> Result<(), Problems> {
+    within_memory(graph, settings).map(drop)
+}
+
+/// The layout of a run, if it has that memory.
+fn within_memory(graph: &Graph, settings: &Settings) -> Result<Layout, Problems> {
+    crate::interpreter::unknown(graph).unless(())?;
+    let mut layout = Layout::of(graph, settings)?;
+    absorb::absorb(&mut layout);
+    layout.deepen();
+    limits::memory(graph, &layout)?;
+    Ok(layout)
+}
+
 impl Executor {
     /// The graph in partitions with queues between them, or why it cannot run so.
     pub fn new(graph: &Graph, settings: Settings) -> Result<Executor, Problems> {
-        crate::interpreter::unknown(graph).unless(())?;
-        let mut layout = Layout::of(graph, &settings)?;
-        absorb::absorb(&mut layout);
-        layout.deepen();
-        limits::memory(graph, &layout)?;
+        let mut layout = within_memory(graph, &settings)?;
         layout.cross();
         layout.stay_near();
         live::check(&layout, graph.name())?;
