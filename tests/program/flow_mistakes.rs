@@ -316,4 +316,50 @@ fn a_graph_without_anything_to_compute_has_no_period() {
     let text = karoo_ok(["flow", "check", &room.with("wire.toml", wire), "--guess"]);
     assert!(text.contains("period   none"), "{text}");
     assert!(!text.contains("set by"), "{text}");
+    let wire = room.at("wire.toml");
+    let plan = ["flow", "plan", &wire, "--cpus", "0", "--calibration", "10"];
+    let plan = karoo(plan.iter().chain(&["--costs", &room.at("costs")]));
+    assert!(plan.status.success(), "{plan:?}");
+    let told = String::from_utf8_lossy(&plan.stderr);
+    assert!(!told.contains("no CPUs"), "{told}");
+}
+
+#[test]
+fn a_graph_without_nodes_is_not_run() {
+    let room = Room::new();
+    let none = room.with("none.toml", "name = \"none\"\n");
+    let why = "none.toml: the graph has no nodes: there is nothing to run";
+    refused(&karoo(["flow", "run", &none]), 1, why);
+    refused(&karoo(["flow", "bench", "graph", &none, "--guess"]), 1, why);
+}
+
+#[test]
+fn a_plan_beyond_the_memory_of_a_run_is_none() {
+    let room = Room::new();
+    let (filter, made) = (graph("filter.toml"), room.at("made"));
+    let plan = ["flow", "plan", &filter, "--guess", "--cpus", "0"];
+    let sizes = ["--block", "4194304", "--capacity", "65536"];
+    let output = ["--output", &made];
+    let refusal = karoo(plan.iter().chain(&sizes).chain(&output));
+    refused(&refusal, 1, "a run has at most 17179869184");
+    assert!(!std::path::Path::new(&made).exists());
+}
+
+#[test]
+fn cpus_of_a_bench_that_the_process_may_not_use_are_refused() {
+    for (bench, cpus, why) in [
+        (
+            "chain",
+            "99",
+            "--cpus 99: this process may not use it, but ",
+        ),
+        (
+            "queues",
+            "0,99",
+            "--cpus 99: this process may not use it, but ",
+        ),
+        ("queues", "0", "--cpus 0: must be two, "),
+    ] {
+        refused(&karoo(["flow", "bench", bench, "--cpus", cpus]), 2, why);
+    }
 }

@@ -110,21 +110,28 @@ impl Documented for Report {
     const TITLE: &'static str = "What karoo flow bench graph --json measured";
 }
 
-/// Two CPUs: those that are given, or the first two of this process, or one twice.
-fn two_cpus(given: Option<&CpuList>) -> Result<(usize, usize), Failure> {
+/// The CPUs that are given, or those of this process.
+fn cpus(given: Option<&CpuList>) -> Result<Vec<usize>, Failure> {
     let allowed = allowed_cpus();
     let cpus: Vec<usize> = given.map_or(allowed.clone(), |cpus| cpus.iter().collect());
-    if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        return Err(Failure::usage(format!(
-            "--cpus {cpu}: this process may not use it; give two of {allowed:?}"
-        )));
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => Err(Failure::usage(format!(
+            "--cpus {cpu}: this process may not use it, but {}",
+            allowed.into_iter().collect::<CpuList>()
+        ))),
+        None => Ok(cpus),
     }
+}
+
+/// Two CPUs: those that are given, or the first two of this process, or one twice.
+fn two_cpus(given: Option<&CpuList>) -> Result<(usize, usize), Failure> {
+    let cpus = cpus(given)?;
     match (cpus.as_slice(), given) {
         ([from, to], _) | ([from, to, ..], None) => Ok((*from, *to)),
         ([one], None) => Ok((*one, *one)),
         _ => Err(Failure::usage(format!(
-            "--cpus: {} are given; give the one that writes and the one that reads",
-            cpus.len()
+            "--cpus {}: must be two, the one that writes and the one that reads",
+            cpus.into_iter().collect::<CpuList>()
         ))),
     }
 }
@@ -194,7 +201,7 @@ fn graph(
     path: &Path,
     cores: &karoo_flow::place::Cores,
 ) -> Result<Measured, Failure> {
-    let loaded = load::graph(path)?;
+    let loaded = load::to_run(path)?;
     let graph = &loaded.graph;
     let (costs, options) = (&args.costs, &args.cores);
     let plan = args.wishes.measured(graph, costs, options, cores.clone())?;

@@ -43,6 +43,18 @@ pub fn graph(path: &Path) -> Result<Loaded, Failure> {
     loaded.map_err(|problems| Failure::data(problems.to_string()))
 }
 
+/// The same, to be run: without nodes it would go on for ever and do nothing.
+pub fn to_run(path: &Path) -> Result<Loaded, Failure> {
+    let loaded = graph(path)?;
+    match loaded.graph.nodes().is_empty() {
+        true => Err(Failure::data(format!(
+            "{}: the graph has no nodes: there is nothing to run",
+            path.display()
+        ))),
+        false => Ok(loaded),
+    }
+}
+
 /// The kinds of nodes that files may name: those of the library, and those of the modem.
 fn kinds() -> Registry {
     let mut kinds = Registry::standard();
@@ -229,7 +241,8 @@ impl CoreOptions {
 
     /// The plan with the rate that comes of the paces of its own CPUs, with the others idle.
     pub fn expected(&self, plan: Plan, graph: &Graph, costs: &Costs, cores: &Cores) -> Plan {
-        if self.alike || !costs.measured {
+        // Without partitions there is nothing that a CPU could do faster.
+        if self.alike || !costs.measured || plan.partitions.is_empty() {
             return plan;
         }
         let cores = plan.cores_at_work(cores, costs.loops_per_second, OWN_PACE_TIME);

@@ -121,7 +121,7 @@ impl Documented for Done<'_> {
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let level = log::start(args.log);
-    let loaded = load::graph(&args.graph)?;
+    let loaded = load::to_run(&args.graph)?;
     for note in &loaded.notes {
         tracing::info!("{note}");
     }

@@ -1,7 +1,6 @@
 //! `karoo flow bench chain`.
 
 use clap::Args;
-use ground::os::allowed_cpus;
 use host::topology::{CpuList, Machine, Root};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -55,10 +54,7 @@ impl Documented for Report {
 }
 
 pub fn run(args: &ChainArgs) -> Result<(), Failure> {
-    let cpus: Vec<usize> = match &args.cpus {
-        Some(cpus) => cpus.iter().collect(),
-        None => allowed_cpus(),
-    };
+    let cpus = super::cpus(args.cpus.as_ref())?;
     let kernels: Vec<usize> = match args.kernels.is_empty() {
         true => [1, 2, 3, 6].map(|times| times * cpus.len()).to_vec(),
         false => args.kernels.iter().copied().map(usize::from).collect(),
