@@ -48,6 +48,11 @@ fn wrong_ring(name: &str, bytes: usize) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, text)
 }
 
+fn in_use(name: &str) -> io::Error {
+    let text = format!("another process writes to shm:{name}: give another name");
+    io::Error::new(ErrorKind::AddrInUse, text)
+}
+
 /// Waits a little, and more the longer it takes.
 fn pause(looks: &mut u32) {
     *looks = looks.saturating_add(1);
@@ -116,17 +121,30 @@ fn open(name: &CString, flags: libc::c_int) -> io::Result<File> {
     }
 }
 
-/// Whether a segment's writer is gone, and has left it there. Of those that nobody locks this is
-/// not known.
-fn is_left(segment: &File) -> io::Result<bool> {
-    let locks = segment.metadata()?.mode() & 0o777 == LOCKED;
+/// Whether its writer locks a segment.
+fn is_of_karoo(segment: &File) -> io::Result<bool> {
+    Ok(segment.metadata()?.mode() & 0o777 == LOCKED)
+}
+
+/// Locks a segment as long as the file is open, if nobody else does.
+fn try_lock(segment: &File, how: libc::c_int) -> bool {
     // SAFETY: the descriptor is open.
-    let lock = |how| unsafe { libc::flock(segment.as_raw_fd(), how | libc::LOCK_NB) };
-    if !locks || lock(libc::LOCK_SH) != 0 {
-        return Ok(false);
+    unsafe { libc::flock(segment.as_raw_fd(), how | libc::LOCK_NB) == 0 }
+}
+
+/// Whether a segment's writer is gone, and has left it there: it is locked then. Of those that
+/// nobody locks this is not known.
+fn is_left(segment: &File) -> io::Result<bool> {
+    Ok(is_of_karoo(segment)? && try_lock(segment, libc::LOCK_SH))
+}
+
+/// Whether a name leads to a segment.
+fn is_at(segment: &File, name: &CString) -> io::Result<bool> {
+    match open(name, libc::O_RDONLY) {
+        Ok(there) => Ok(there.metadata()?.ino() == segment.metadata()?.ino()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
-    lock(libc::LOCK_UN);
-    Ok(true)
 }
 
 /// The mapped segment. The mapping keeps the file open, and so the writer's lock on it.
@@ -146,34 +164,42 @@ struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// Takes away what a writer of this name has left, with what its semaphores have. One that
-    /// lives keeps it.
+    /// Takes away what a writer of this name has left. One that lives keeps it.
     fn clear(text: &str) -> io::Result<()> {
         let name = name(format!("/{text}"))?;
-        if let Ok(left) = open(&name, libc::O_RDWR) {
-            if left.metadata()?.mode() & 0o777 == LOCKED && !is_left(&left)? {
-                let text = format!("another process writes to shm:{text}: give another name");
-                return Err(io::Error::new(ErrorKind::AddrInUse, text));
-            }
+        let Ok(left) = open(&name, libc::O_RDWR) else {
+            return Ok(());
+        };
+        // Readers lock it too, for a moment.
+        let locked = || (0..LOOKS).any(|_| try_lock(&left, libc::LOCK_EX));
+        if is_of_karoo(&left)? && !locked() {
+            return Err(in_use(text));
+        }
+        // Another writer may have taken it away, and made its own.
+        if is_at(&left, &name)? {
+            // No reader is to take what it said for its successor's.
+            let there = Semaphore::open(format!("/{text}_TX"))?;
+            while there.try_wait() {}
             // SAFETY: the name is a string that ends with 0.
             unsafe { libc::shm_unlink(name.as_ptr()) };
-        }
-        for end in ["TX", "RX"] {
-            let semaphore = Semaphore::open(format!("/{text}_{end}"))?;
-            while semaphore.try_wait() {}
         }
         Ok(())
     }
 
     /// Makes a segment that is locked.
     fn make(text: &str, ring: usize) -> io::Result<Segment> {
-        let file = open(
-            &name(format!("/{text}"))?,
-            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
-        )?;
+        let name = name(format!("/{text}"))?;
+        let file = match open(&name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(in_use(text)),
+            other => other?,
+        };
         // SAFETY: the descriptor is open.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
             return Err(io::Error::last_os_error());
+        }
+        // Until it was locked, another writer may have taken it for one that was left.
+        if !is_at(&file, &name)? {
+            return Err(in_use(text));
         }
         file.set_len((COUNT + ring) as u64)?;
         Segment::map(text, ring, file)
@@ -316,6 +342,8 @@ impl SharedWriter {
         // Not before the segment is there: until then a writer that ends may take them away.
         let there = Semaphore::open(format!("/{name}_TX"))?;
         let taken = Semaphore::open(format!("/{name}_RX"))?;
+        // Its reader is another's.
+        while taken.try_wait() {}
         segment.count().store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         there.post()?;

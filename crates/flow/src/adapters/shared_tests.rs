@@ -80,3 +80,29 @@ fn a_writer_that_begins_while_another_ends_has_the_semaphores_of_its_name() {
         assert!(there.try_wait(), "it tells readers that it is there");
     }
 }
+
+/// Also where each finds what a killed one has left.
+#[test]
+fn of_two_writers_that_begin_at_once_one_is_refused() {
+    let (name, stop) = (
+        format!("karoo-flow-two-{}", std::process::id()),
+        Stop::new(),
+    );
+    let write = || SharedWriter::create(&name, 64, &stop);
+    for round in 0..1000 {
+        if round % 2 == 0 {
+            kill(write().unwrap());
+        }
+        let both = thread::scope(|scope| {
+            let one = scope.spawn(write);
+            [write(), one.join().unwrap()]
+        });
+        let begun = both.iter().filter(|writer| writer.is_ok()).count();
+        assert_eq!(begun, 1);
+        for error in both.iter().filter_map(|writer| writer.as_ref().err()) {
+            assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+        }
+        let reader = SharedReader::open(&name, 64, None, &stop).unwrap();
+        assert!(reader.segment.is_some());
+    }
+}
