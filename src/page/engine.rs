@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use dpdk::ExtPool;
 use ground::stats::PhaseTimes;
@@ -78,6 +79,7 @@ pub struct EnginePage {
 #[derive(Clone)]
 struct Look {
     time: f64,
+    at: Instant,
     counts: LossCounts,
     /// What was lost so far, of each cause that loses something.
     lost: Vec<u64>,
@@ -166,7 +168,7 @@ impl EnginePage {
     }
 
     fn figures(&self, before: &Look, now: &Look, rates: &[f64; 5]) -> Vec<Figure> {
-        let seconds = (now.time - before.time).max(1e-3);
+        let seconds = now.since(before);
         let [placed, missing, dropped, sent, _] = *rates;
         let lost = 100.0 * missing.max(dropped) / (placed + missing.max(dropped));
         let lost = if lost.is_finite() { lost } else { 0.0 };
@@ -201,6 +203,14 @@ impl EnginePage {
     }
 }
 
+impl Look {
+    /// Seconds from another look to this one, also where the host's clock was set in between.
+    fn since(&self, before: &Look) -> f64 {
+        let between = self.at.saturating_duration_since(before.at);
+        between.as_secs_f64().max(1e-3)
+    }
+}
+
 /// Whether something is lost by it, rather than only not as it should be.
 fn loses(cause: Cause) -> bool {
     cause.severity() == Severity::Loss
@@ -210,6 +220,7 @@ fn look(parts: &EngineParts) -> Look {
     let (busy, lost) = (parts.busy.iter(), parts.losses.totals());
     Look {
         time: unix_now(),
+        at: Instant::now(),
         counts: parts.counters.read_without_ports(),
         lost: lost
             .iter()
@@ -223,7 +234,7 @@ fn look(parts: &EngineParts) -> Look {
 
 /// Heaps a second between two looks: placed, missing, dropped, sent, not sent.
 fn rates(before: &Look, now: &Look) -> [f64; 5] {
-    let seconds = (now.time - before.time).max(1e-3);
+    let seconds = now.since(before);
     let all = |look: &Look| {
         let counts = &look.counts;
         let drops = crate::recv::DropCause::ALL.iter();
@@ -242,7 +253,7 @@ fn rates(before: &Look, now: &Look) -> [f64; 5] {
 
 /// Losses a second between two looks, of each cause.
 fn loss_rates(before: &Look, now: &Look) -> Vec<f64> {
-    let seconds = (now.time - before.time).max(1e-3);
+    let seconds = now.since(before);
     let lost = now.lost.iter().zip(&before.lost);
     let rates = lost.map(|(now, before)| now.saturating_sub(*before) as f64 / seconds);
     rates.collect()
@@ -252,7 +263,7 @@ fn loss_rates(before: &Look, now: &Look) -> Vec<f64> {
 /// with.
 fn bars(parts: &EngineParts, before: &Look, now: &Look) -> Vec<Bar> {
     let mut bars = time::bars(&parts.times, &before.phases, &now.phases);
-    let seconds = (now.time - before.time).max(1e-3);
+    let seconds = now.since(before);
     let busy = before.busy.iter().zip(&now.busy);
     bars.extend(
         parts
@@ -351,5 +362,35 @@ impl Source for EnginePage {
         };
         let statistics = board.output(index)?;
         Some(spectra::array([0, 1].map(|pol| of(&statistics, pol))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn rates_do_not_depend_on_a_clock_that_is_set() {
+        let before = Look {
+            time: 1000.0,
+            at: Instant::now(),
+            counts: LossCounts::default(),
+            lost: vec![5],
+            phases: Vec::new(),
+            busy: Vec::new(),
+        };
+        for time in [0.0, 1002.0, 1e9] {
+            let mut now = Look {
+                time,
+                at: before.at + Duration::from_secs(2),
+                lost: vec![9],
+                ..before.clone()
+            };
+            now.counts.placed = 20;
+            assert_eq!(rates(&before, &now)[0], 10.0);
+            assert_eq!(loss_rates(&before, &now), [2.0]);
+        }
     }
 }

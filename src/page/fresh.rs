@@ -28,9 +28,11 @@ impl Fresh {
         }
     }
 
-    /// Whether the newest is not of now any more, or there is none.
+    /// Whether the newest is not of now any more, or there is none. One of a time to come is of a
+    /// clock that was set back.
     pub fn is_old(&self, time: f64) -> bool {
-        self.newest.is_none() || time - self.at > (PERIODS * self.period).max(LEAST)
+        let apart = (time - self.at).abs();
+        self.newest.is_none() || apart > (PERIODS * self.period).max(LEAST)
     }
 }
 
@@ -44,6 +46,7 @@ mod tests {
         assert!(fresh.is_old(100.0));
         fresh.note(100.0, Some(7), 1.0);
         assert!(!fresh.is_old(104.0));
+        assert!(fresh.is_old(94.0));
         fresh.note(104.0, Some(7), 1.0);
         assert!(fresh.is_old(106.0));
         fresh.note(106.0, Some(8), 10.0);

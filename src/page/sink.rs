@@ -1,6 +1,7 @@
 //! A sink as a source of pages.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use dpdk::Port;
 use ground::TscClock;
@@ -59,6 +60,7 @@ pub struct SinkPage {
 /// What there was at a UNIX time.
 struct Look {
     time: f64,
+    at: Instant,
     seen: Seen,
     missed: u64,
     phases: Vec<time::Phases>,
@@ -68,10 +70,17 @@ impl Look {
     fn at_once(parts: &SinkPageParts) -> Self {
         Self {
             time: unix_now(),
+            at: Instant::now(),
             seen: parts.shown.get(),
             missed: parts.port.stats().map_or(0, |stats| stats.rx_missed),
             phases: time::phases(&parts.times, parts.clock),
         }
+    }
+
+    /// Seconds from another look to this one, also where the host's clock was set in between.
+    fn since(&self, before: &Look) -> f64 {
+        let between = self.at.saturating_duration_since(before.at);
+        between.as_secs_f64().max(1e-3)
     }
 
     fn total(&self, of: fn(&StreamReport) -> u64) -> u64 {
@@ -139,7 +148,7 @@ impl SinkPage {
     }
 
     fn figures(&self, now: &Look, rates: &[f64; 4]) -> Vec<Figure> {
-        let seconds = (now.time - self.last.time).max(1e-3);
+        let seconds = now.since(&self.last);
         let [whole, incomplete, missing, _] = *rates;
         let lost = 100.0 * (incomplete + missing) / (whole + incomplete + missing);
         let lost = if lost.is_finite() { lost } else { 0.0 };
@@ -161,7 +170,7 @@ impl SinkPage {
         for (index, stream) in now.seen.streams.iter().enumerate() {
             // What has come is not what comes.
             let heard = self.heard.get(index);
-            let old = heard.is_none_or(|heard| now.time - heard > sink_board::QUIET);
+            let old = heard.is_none_or(|heard| (now.time - heard).abs() > sink_board::QUIET);
             for (power, pol) in stream.mean_power_db.iter().zip(spectra::POLS) {
                 let name = format!("power of {}, {pol}", stream.name);
                 figures.push(Figure::new(
@@ -176,7 +185,7 @@ impl SinkPage {
 
     /// Heaps a second of each substream since the last look.
     fn substream_rates(&self, now: &Look) -> Vec<Vec<f64>> {
-        let seconds = (now.time - self.last.time).max(1e-3);
+        let seconds = now.since(&self.last);
         let views = now.seen.views.iter().enumerate();
         let rates = views.map(|(stream, view)| {
             let before = self.last.seen.views.get(stream);
@@ -251,7 +260,7 @@ impl Source for SinkPage {
         let now = Look::at_once(&self.parts);
         let counts = self.counts(&now);
         self.board.update(now.time, &counts);
-        let seconds = (now.time - self.last.time).max(1e-3);
+        let seconds = now.since(&self.last);
         let rates =
             RATES.map(|(_, of)| now.total(of).saturating_sub(self.last.total(of)) as f64 / seconds);
         self.rates.note(now.time, &rates);

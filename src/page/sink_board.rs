@@ -102,6 +102,8 @@ pub struct SinkBoard {
     active: BTreeMap<String, CauseShown>,
     log: VecDeque<LogEntry>,
     begun: f64,
+    /// When it last took over counts.
+    last: f64,
 }
 
 impl SinkBoard {
@@ -115,11 +117,16 @@ impl SinkBoard {
             active: BTreeMap::new(),
             log: VecDeque::new(),
             begun,
+            last: begun,
         }
     }
 
     /// Takes over the counts of this UNIX time.
     pub fn update(&mut self, time: f64, counts: &SinkCounts) {
+        if time < self.last {
+            self.set_back(self.last - time);
+        }
+        self.last = time;
         self.note(time, counts);
         let mut now = self.silences(time, counts);
         now.extend(self.losses(time, counts));
@@ -146,6 +153,20 @@ impl SinkBoard {
             state,
         });
         self.log.truncate(KEPT);
+    }
+
+    /// The clock was set back by so many seconds: so is all that was noted, or silence and ends
+    /// would be seen as much later.
+    fn set_back(&mut self, seconds: f64) {
+        self.begun -= seconds;
+        let heaps = self.heaps.iter_mut().flatten();
+        let grown = heaps.chain(&mut self.stops);
+        for grown in grown.chain(self.lost.iter_mut().flatten()) {
+            grown.at -= seconds;
+        }
+        for cause in self.active.values_mut() {
+            cause.since -= seconds;
+        }
     }
 
     /// Notes what has grown.
@@ -340,6 +361,18 @@ mod tests {
         assert_eq!(board.verdict().text, "all well");
         board.update(13.0, &at(10, 13.0));
         assert_eq!(board.verdict().causes[0].count, 1);
+    }
+
+    #[test]
+    fn silence_is_told_also_where_the_clock_is_set_back() {
+        let mut board = SinkBoard::new(100_000.0);
+        board.update(100_001.0, &counts([5, 5]));
+        board.update(1_001.0, &counts([5, 5]));
+        assert_eq!(board.verdict().text, "all well");
+        board.update(1_007.0, &counts([5, 5]));
+        let verdict = board.verdict();
+        assert!(verdict.text.starts_with("no whole heap of w comes"));
+        assert_eq!(verdict.since, Some(1_001.0));
     }
 
     #[test]

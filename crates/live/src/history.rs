@@ -61,8 +61,9 @@ impl History {
     /// place; where there was none within a step, there is a hole.
     pub fn note(&mut self, time: f64, values: &[f64]) {
         let index = (time / self.step) as u64;
+        self.forget_behind(index);
         let behind = self.newest.map_or(1, |newest| index.saturating_sub(newest));
-        // A clock that was set back goes on where it was.
+        // A clock that was set back a little goes on where it was.
         self.newest = Some(self.newest.map_or(index, |newest| newest.max(index)));
         let holes = behind.min(self.length as u64 + 1);
         let none = vec![None; self.names.len()];
@@ -85,6 +86,19 @@ impl History {
                 (Within::Greatest, Some(other)) => value.max(other),
             });
         }
+    }
+
+    /// Forgets the steps behind this one, of a clock that was set back: else all would be noted in
+    /// the newest of them until the clock is there again.
+    fn forget_behind(&mut self, index: u64) {
+        let ahead = self.newest.map_or(0, |newest| newest.saturating_sub(index));
+        if ahead < 2 {
+            return;
+        }
+        let kept = self.rows.len() - self.rows.len().min(ahead as usize);
+        self.rows.truncate(kept);
+        self.newest = (kept > 0).then_some(index);
+        self.counts.fill(1);
     }
 
     /// As a panel has it.
@@ -143,7 +157,23 @@ mod tests {
         history.note(1e9, &[1.0]);
         history.note(5.0, &[2.0]);
         assert_eq!(history.time_series("").series[0].values, [Some(2.0)]);
+        assert_eq!(history.time_series("").first, 5.0);
         history.note(1e12, &[f64::NAN]);
         assert_eq!(history.time_series("").series[0].values, [None; 3]);
+    }
+
+    #[test]
+    fn what_was_before_stays_where_a_clock_is_set_back() {
+        let mut history = History::new(["a".to_owned()], 10.0, 9).keeping(Within::Greatest);
+        for (time, value) in [(100.0, 1.0), (110.0, 2.0), (120.0, 9.0), (130.0, 9.0)] {
+            history.note(time, &[value]);
+        }
+        for (time, value) in [(111.0, 3.0), (120.0, 4.0), (119.0, 5.0)] {
+            history.note(time, &[value]);
+        }
+        let series = history.time_series("");
+        assert_eq!(series.first, 100.0);
+        let expected = [Some(1.0), Some(3.0), Some(5.0)];
+        assert_eq!(series.series[0].values, expected);
     }
 }
