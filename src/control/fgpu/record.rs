@@ -33,12 +33,13 @@ impl RequestRecord {
     /// Notes what a client was answered in these lines.
     pub fn note(&self, client: SocketAddr, request: &Message<'_>, lines: &[u8]) {
         let mut text = format!("?{}", request.name());
-        for argument in request.texts() {
+        // One by one: of gains of all channels, few are kept.
+        for argument in request.arguments() {
             if text.len() > LETTERS {
                 break;
             }
             text.push(' ');
-            text.push_str(&argument);
+            text.push_str(&String::from_utf8_lossy(&argument));
         }
         let reply = lines.trim_ascii_end().rsplit(|&byte| byte == b'\n').next();
         let reply = String::from_utf8_lossy(reply.unwrap_or_default());
