@@ -129,7 +129,7 @@ impl LinearDelay {
         if model.delay.is_finite() && model.delay.abs() > DelaySeconds::MOST_DELAY {
             return Err(DelayError::Delay(model.delay));
         }
-        if model.rate <= -1.0 {
+        if model.rate.is_finite() && model.rate <= -1.0 {
             return Err(DelayError::Rate(model.rate));
         }
         Self::new(

@@ -348,6 +348,10 @@ fn delays_that_cannot_be_are_refused() {
         ),
         ("wideband 1632561921 0,1:0,0 0,0:0,0", "rate"),
         (
+            "wideband 1632561921 0,0:0,0 0,-1:0,0",
+            "delay rate -1 must be between -1 and 1 s/s",
+        ),
+        (
             "wideband 1632561921 nan,0:0,0 0,0:0,0",
             "'nan' is not a number",
         ),
