@@ -77,7 +77,7 @@ impl Fgpu {
 }
 
 impl Fgpu {
-    /// Time for statistics with the present gains to come.
+    /// Time for statistics with the present gains to come, and then for a place.
     fn statistics_room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         let action = interpret(self.clock, &self.steering, request).ok()?;
         let output = self.steering.outputs()[action.output()].clone();
@@ -87,7 +87,17 @@ impl Fgpu {
             while output.statistics_with_gains().is_none() && tokio::time::Instant::now() < until {
                 tokio::time::sleep(ROOM.1).await;
             }
+            place(output).await;
         }))
+    }
+}
+
+/// Waits for a place in an output's queue, as long as a request does.
+async fn place(output: OutputHandle) {
+    let (patience, between) = ROOM;
+    let until = tokio::time::Instant::now() + patience;
+    while output.is_full() && tokio::time::Instant::now() < until {
+        tokio::time::sleep(between).await;
     }
 }
 
@@ -117,13 +127,7 @@ impl Device for Fgpu {
             Action::QueryGains { .. } => return None,
             action => outputs[action.output()].clone(),
         };
-        let (patience, between) = ROOM;
-        Some(Box::pin(async move {
-            let until = tokio::time::Instant::now() + patience;
-            while output.is_full() && tokio::time::Instant::now() < until {
-                tokio::time::sleep(between).await;
-            }
-        }))
+        Some(Box::pin(place(output)))
     }
 
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal> {

@@ -30,6 +30,7 @@ impl Bench {
         let config = engine(WIDEBAND, |config| {
             config.gain = 0.125;
             config.clock = CLOCK;
+            config.statistics_period = 1.0;
         });
         let (steering, steered) = ControlHandle::new(&config, 4);
         let sensors = Sensors::default();
@@ -225,6 +226,28 @@ async fn a_full_queue_is_waited_for() {
     bench.fgpu.room(&request).expect("a full queue").await;
     let reply = bench.ask("?gain-all wideband 2");
     assert!(reply[0] == "fail" && reply[1].contains("4 requests waiting"));
+}
+
+/// Statistics are there, but no place.
+#[tokio::test]
+async fn gains_by_level_wait_for_a_place_too() {
+    let bench = Bench::new();
+    let board = bench.steered.published.statistics();
+    board.publish_output(0, statistics(0));
+    for _ in 0..4 {
+        assert_eq!(bench.ask("?karoo-test wideband off")[0], "ok");
+    }
+    let text = "?karoo-auto-gain wideband 16";
+    let request = Message::parse(text.as_bytes()).unwrap().unwrap();
+    let mut room = bench.fgpu.room(&request).expect("a period of statistics");
+    tokio::select! {
+        biased;
+        () = &mut room => panic!("a full queue"),
+        () = async {} => {}
+    }
+    assert!(bench.steered.outputs[0].take().is_some());
+    room.await;
+    assert_eq!(bench.ask(text)[0], "ok");
 }
 
 /// As katgpucbf does: sensors then show what was asked for.
