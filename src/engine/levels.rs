@@ -372,12 +372,13 @@ mod tests {
         #[test]
         fn gains_level_every_channel(
             powers in prop::collection::vec(1e-3..1e3f64, 64),
-            sizes in prop::collection::vec(0.01..100f32, 64),
+            // With f32, proptest itself panics once in some millions of numbers.
+            sizes in prop::collection::vec(0.01..100f64, 64),
             rms in 0.5..30.0f64,
         ) {
             let spectra = SPECTRA_FOR_GAINS;
             let gains = sizes.iter().enumerate();
-            let gains: Vec<_> = gains.map(|(k, size)| Complex32::from_polar(*size, k as f32)).collect();
+            let gains: Vec<_> = gains.map(|(k, size)| Complex32::from_polar(*size as f32, k as f32)).collect();
             let sums = powers.iter().zip(&gains).map(|(power, gain)| {
                 steady(power * f64::from(gain.norm_sqr()), spectra)
             });
