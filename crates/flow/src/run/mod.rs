@@ -172,7 +172,6 @@ pub(crate) fn check_memory(graph: &Graph, settings: &Settings) -> Result<(), Pro
 
 /// The layout of a run, if it has that memory.
 fn within_memory(graph: &Graph, settings: &Settings) -> Result<Layout, Problems> {
-    crate::interpreter::unknown(graph).unless(())?;
     let mut layout = Layout::of(graph, settings)?;
     absorb::absorb(&mut layout);
     layout.deepen();
@@ -183,6 +182,7 @@ fn within_memory(graph: &Graph, settings: &Settings) -> Result<Layout, Problems>
 impl Executor {
     /// The graph in partitions with queues between them, or why it cannot run so.
     pub fn new(graph: &Graph, settings: Settings) -> Result<Executor, Problems> {
+        crate::interpreter::unknown(graph).unless(())?;
         let mut layout = within_memory(graph, &settings)?;
         layout.cross();
         layout.stay_near();

@@ -1,7 +1,7 @@
 //! Plans that are followed: changed by hand, and of graphs that have nothing to place.
 
 use karoo_flow::analysis::Network;
-use karoo_flow::nodes::{Function, FunctionOf};
+use karoo_flow::nodes::{Function, FunctionOf, Unknown};
 use karoo_flow::place::{
     Cores, Cost, Costs, Pass, Plan, PlanError, Queue, QueueCosts, TransferCost, Wishes, network,
     plan,
@@ -426,6 +426,25 @@ fn a_graph_without_work_has_a_plan() {
     let samples: Vec<Value> = (0..5000).map(|n| Value::from(n as f32)).collect();
     let out = executor.run_values(std::slice::from_ref(&samples)).unwrap();
     assert_eq!(out[0], samples);
+}
+
+/// Of another format, whose blocks are to be replaced one by one.
+#[test]
+fn a_graph_with_a_block_of_no_kind_has_a_plan_and_no_run() {
+    let g = Builder::new("unknown");
+    let x = g.input("x", Type::F32);
+    let unknown = Unknown {
+        called: "Warp".into(),
+        inputs: 1,
+        outputs: vec![Type::F32],
+    };
+    g.output("y", x.gain(2.0).then(unknown));
+    let graph = g.build().unwrap();
+    let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
+    let made = plan(&graph, &Costs::guessed(&graph), &cores, &Wishes::default()).unwrap();
+    let refused = Executor::new(&graph, made.settings(&graph).unwrap()).err();
+    let text = refused.unwrap().to_string();
+    assert!(text.contains("no node of the kind \"Warp\""), "{text}");
 }
 
 #[test]
