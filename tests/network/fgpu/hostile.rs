@@ -10,7 +10,8 @@ use super::rig::{BATCH, KATCP, METRICS, Rig, TOO_LONG, run_python};
 
 #[test]
 fn hostile_clients_cost_no_heap() {
-    let Some(mut rig) = Rig::live("hostile", &["--send-rate-factor=0"]) else {
+    let options = ["--send-rate-factor=0", "--recv-spare-chunks=64"];
+    let Some(mut rig) = Rig::live("hostile", &options) else {
         return;
     };
     let (first, end) = (rig.samples.first(), rig.samples.end());
