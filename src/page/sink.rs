@@ -77,10 +77,9 @@ impl Look {
         }
     }
 
-    /// Seconds from another look to this one, also where the host's clock was set in between.
+    /// Seconds from another look to this one.
     fn since(&self, before: &Look) -> f64 {
-        let between = self.at.saturating_duration_since(before.at);
-        between.as_secs_f64().max(1e-3)
+        time::seconds_between(before.at, self.at)
     }
 
     fn total(&self, of: fn(&StreamReport) -> u64) -> u64 {

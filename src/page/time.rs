@@ -1,6 +1,7 @@
 //! What lcores did with their time.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ground::TscClock;
 use ground::stats::PhaseTimes;
@@ -8,6 +9,13 @@ use live::{Bar, Part};
 
 /// Seconds of one lcore by what it did, since it began.
 pub type Phases = Vec<(String, f64)>;
+
+/// Seconds between two looks, also where the host's clock was set in between: something to divide
+/// by, so never 0.
+pub fn seconds_between(before: Instant, now: Instant) -> f64 {
+    let between = now.saturating_duration_since(before);
+    between.as_secs_f64().max(1e-3)
+}
 
 /// What each lcore did so far.
 pub fn phases(times: &[Arc<PhaseTimes>], clock: TscClock) -> Vec<Phases> {
