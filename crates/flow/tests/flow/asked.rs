@@ -7,6 +7,7 @@ use karoo_flow::nodes::{
 };
 use karoo_flow::{Builder, Literals, Node, Number, Rounding, Scalar, Type, Wire};
 
+use crate::fused::RELATIONS;
 use crate::kinds::{Typed, number};
 
 fn literals(parts: impl Iterator<Item = (Number, Number)>) -> Literals {
@@ -158,14 +159,7 @@ impl<'g> Asked<'g> {
     }
 
     fn compared(&self) -> Typed<'g> {
-        let relation = self.one_of(&[
-            Comparison::Less,
-            Comparison::LessEqual,
-            Comparison::Greater,
-            Comparison::GreaterEqual,
-            Comparison::Equal,
-            Comparison::Unequal,
-        ]);
+        let relation = self.one_of(&RELATIONS);
         let other = match self.bits % 4 {
             0 => self.constant(self.x.kind.scalar),
             _ => self.y.beside(self.x.kind.len),

@@ -309,7 +309,7 @@ fn switch() -> Switch {
     }
 }
 
-const RELATIONS: [Comparison; 6] = [
+pub const RELATIONS: [Comparison; 6] = [
     Comparison::Less,
     Comparison::LessEqual,
     Comparison::Greater,
