@@ -199,7 +199,7 @@ impl Drop for Stopped {
 }
 
 /// The thread of a process that has this name.
-fn thread_of(process: u32, name: &str) -> Pid {
+pub fn thread_of(process: u32, name: &str) -> Pid {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let named = |path: &std::path::PathBuf| {
         fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
