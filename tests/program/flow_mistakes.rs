@@ -151,7 +151,9 @@ fn costs_are_written_over_costs_alone() {
         let path = room.with(name, text);
         let output = plan(&path, &[]);
         assert!(output.status.success(), "{output:?}");
-        assert!(fs::read_to_string(path).unwrap().contains("half"));
+        // What the node costs may be too little to be seen in so short a time.
+        let costs = fs::read_to_string(path).unwrap();
+        assert!(costs.contains("\"measured\": true"), "{costs}");
     }
 }
 

@@ -19,6 +19,8 @@ use crate::types::{Scalar, Type};
 const ENOUGH: u64 = 16;
 /// How many times as long a slow graph may run.
 const LONGER: u32 = 20;
+/// As long as this, if not one step was seen: the CPU may be another program's for a while.
+const LONGEST: Duration = Duration::from_secs(10);
 /// Nanoseconds of a step that may be the partition's own, beside nodes and queues. More is what
 /// other programs took.
 const MOST_BESIDE: f64 = 200.0;
@@ -211,10 +213,14 @@ impl Measured {
         let shape = executor.shape();
         // Slow graphs get longer: their steps have to be seen.
         let enough = |telemetry: &Telemetry, time: Duration| {
-            let seen =
-                |part: &PartitionTelemetry| part.units.is_empty() || part.steps.count >= ENOUGH;
-            let seen = telemetry.partitions.iter().all(seen);
-            time >= calibration.time && (seen || time >= calibration.time * LONGER)
+            let seen = |steps: u64| {
+                let seen =
+                    |part: &PartitionTelemetry| part.units.is_empty() || part.steps.count >= steps;
+                telemetry.partitions.iter().all(seen)
+            };
+            let longer = calibration.time * LONGER;
+            time >= calibration.time && seen(ENOUGH)
+                || time >= longer && (seen(1) || time >= longer.max(LONGEST))
         };
         let outcome = noise(graph, &executor, enough)?;
         let telemetry = &outcome.telemetry;
