@@ -4,15 +4,13 @@
 use super::cores::Cores;
 use super::costs::{Cost, Costs};
 use super::evaluate::Sizes;
-use super::model::Model;
+use super::model::{Model, in_block};
 use crate::analysis::{Dependence, maximum_cycle_ratio};
 use crate::cycles;
 use crate::ratio::gcd;
 
 /// The most blocks of the shortest queue in one of the longest.
 const MOST_RATIO: u64 = 32;
-/// Bytes of a cache line: signals in a block begin on one.
-const LINE: f64 = 64.0;
 
 /// Where a queue ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +21,8 @@ pub(super) enum End {
     Core(usize),
 }
 
-/// A queue with its signals: bytes for each tick, and ticks of delay that it may absorb.
+/// A queue with its signals: bytes for each tick, and ticks of delay that it may absorb. Complex ones
+/// are two of half the bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     pub from: End,
@@ -36,7 +35,7 @@ pub(super) struct Link {
 
 impl Link {
     pub fn bytes(&self) -> f64 {
-        let bytes = |signal: &(f64, u64)| (signal.0 * self.block as f64 / LINE).ceil() * LINE;
+        let bytes = |signal: &(f64, u64)| in_block(signal.0, self.block);
         self.signals.iter().map(bytes).sum()
     }
 
@@ -68,16 +67,20 @@ pub(super) fn links(model: &Model, place: &[usize], sizes: Sizes) -> Vec<Link> {
         targets.dedup();
         let absorbed = targets.len() == 1 && from != End::Inputs && !signal.out;
         for to in targets.into_iter().filter(|&to| to != from) {
-            let port = (signal.bytes, if absorbed { signal.delay } else { 0 });
+            let delay = if absorbed { signal.delay } else { 0 };
+            let ports = match signal.complex {
+                true => vec![(signal.bytes / 2.0, delay); 2],
+                false => vec![(signal.bytes, delay)],
+            };
             match links
                 .iter_mut()
                 .find(|link| link.from == from && link.to == to)
             {
-                Some(link) => link.signals.push(port),
+                Some(link) => link.signals.extend(ports),
                 None => links.push(Link {
                     from,
                     to,
-                    signals: vec![port],
+                    signals: ports,
                     block: sizes.block,
                     capacity: sizes.capacity,
                 }),

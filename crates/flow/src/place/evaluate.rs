@@ -39,9 +39,6 @@ pub(super) struct Look<'a> {
     sizes: Sizes,
 }
 
-/// Bytes of a cache line: signals in a block begin on one.
-const LINE: f64 = 64.0;
-
 impl<'a> Look<'a> {
     pub fn new(model: &'a Model, cores: &'a Cores, sizes: Sizes) -> Look<'a> {
         Look {
@@ -80,7 +77,7 @@ impl<'a> Look<'a> {
             for &to in targets.iter().filter(|&&to| to != from) {
                 let kept = if absorbed { signal.delay / block } else { 0 };
                 let kept = kept.min(self.sizes.capacity.saturating_sub(1));
-                let bytes = (signal.bytes * block as f64 / LINE).ceil() * LINE;
+                let bytes = signal.in_block(block);
                 match &mut found[from * count + to] {
                     Some(known) => {
                         known.bytes += bytes;
@@ -134,7 +131,7 @@ impl<'a> Look<'a> {
         // Queues from and to the outside.
         let mut outside = vec![(0.0, 0.0); loads.len()];
         for signal in &self.model.signals {
-            let bytes = (signal.bytes * block / LINE).ceil() * LINE;
+            let bytes = signal.in_block(self.sizes.block);
             match signal.from.map(|item| place[item]) {
                 None => {
                     let mut seen: Vec<usize> = signal.to.iter().map(|&to| place[to]).collect();

@@ -40,8 +40,30 @@ pub struct Signal {
     pub out: bool,
     /// Bytes for each tick, in memory.
     pub bytes: f64,
+    /// Whether it has imaginary parts: they lie in a block by themselves.
+    pub complex: bool,
     /// Ticks of the delays at its end, which a queue may absorb.
     pub delay: u64,
+}
+
+/// Bytes of a cache line: real parts, and imaginary parts, begin on one in each block.
+const LINE: f64 = 64.0;
+
+/// Bytes that a block of so many ticks has of what takes `bytes` for each tick.
+pub(super) fn in_block(bytes: f64, block: u64) -> f64 {
+    // Whole bytes, whatever a division by a period has left behind the point.
+    let whole = (bytes * block as f64).round();
+    (whole / LINE).ceil() * LINE
+}
+
+impl Signal {
+    /// Bytes that a block of so many ticks has of it.
+    pub(super) fn in_block(&self, block: u64) -> f64 {
+        match self.complex {
+            true => 2.0 * in_block(self.bytes / 2.0, block),
+            false => in_block(self.bytes, block),
+        }
+    }
 }
 
 /// What queues cost, beyond the distance of the cores.
@@ -352,12 +374,13 @@ impl Groups {
                     .iter()
                     .any(|reader| graph.node(*reader).node.kind() == OUTPUT);
                 if to.iter().any(|&to| Some(to) != from) || out {
-                    let bytes = graph.kind(source).bytes() as f64;
+                    let kind = graph.kind(source);
                     signals.push(Signal {
                         from,
                         to,
                         out,
-                        bytes: bytes / periods[id.index()].max(1) as f64,
+                        bytes: kind.bytes() as f64 / periods[id.index()].max(1) as f64,
+                        complex: kind.complex,
                         delay: self.delay(graph, id).saturating_mul(periods[id.index()]),
                     });
                 }

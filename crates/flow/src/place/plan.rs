@@ -380,15 +380,17 @@ impl Plan {
                 .links
                 .iter()
                 .map(|link| {
-                    let outside = outer(link.from) || outer(link.to);
-                    let own = if outside { block } else { link.block };
+                    let mut link = link.clone();
+                    if outer(link.from) || outer(link.to) {
+                        link.block = block;
+                    }
                     Queue {
                         from: end(link.from),
                         to: end(link.to),
-                        block: own,
+                        block: link.block,
                         capacity: link.capacity,
                         initial: link.initial(),
-                        bytes: (link.bytes() * own as f64 / link.block as f64) as u64,
+                        bytes: link.bytes() as u64,
                         transfer: Transfer::default(),
                     }
                 })

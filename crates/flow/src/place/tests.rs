@@ -79,6 +79,7 @@ fn models(items: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Model
                         to,
                         out,
                         bytes: f64::from(bytes),
+                        complex: false,
                         delay: if back { delay + 1 } else { 0 },
                     }
                 })
@@ -210,6 +211,7 @@ fn room_that_initial_blocks_take_is_no_bound() {
         to: to.to_vec(),
         out: false,
         bytes: 1.0,
+        complex: false,
         delay,
     };
     let model = Model {
@@ -256,6 +258,7 @@ fn gains(count: usize) -> Model {
                 to: vec![at],
                 out: false,
                 bytes: 4.0,
+                complex: false,
                 delay: 0,
             })
             .collect(),

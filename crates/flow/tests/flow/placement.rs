@@ -227,7 +227,9 @@ proptest! {
         for queue in &shape.queues {
             let ends = [queue.from, queue.to].map(|at| shape.partitions[at].id);
             let planned = plan.queues.iter().find(|of| [of.from, of.to] == ends);
-            prop_assert_eq!(planned.map(|of| of.initial), Some(queue.initial as u64), "{}", plan);
+            let of = planned.map(|of| (of.initial, of.block, of.bytes));
+            let made = (queue.initial as u64, queue.block, queue.bytes as u64);
+            prop_assert_eq!(of, Some(made), "{}", plan);
         }
         let found = executor.run_values(&inputs).unwrap();
         prop_assert_eq!(bytes(&found), bytes(&wanted), "{}", plan);
