@@ -22,6 +22,9 @@ pub struct Report {
     pub period: Period,
     /// The partitions of the cycle that sets it; one alone if that partition is the limit.
     pub critical: Vec<usize>,
+    /// The queues of that cycle: those whose blocks are waited for, and those whose room is.
+    #[serde(skip)]
+    pub critical_queues: Vec<usize>,
     /// The cycles of queues, those that lack most blocks first.
     pub cycles: Vec<Cycle>,
     /// Whether `cycles` are all of them.
@@ -57,10 +60,13 @@ impl Network {
         };
         let (cycles, complete) = self.cycles(target);
         let (latencies, latencies_complete) = self.latencies(period);
+        // Behind an arc of each partition, two of each queue.
+        let queue = |&arc: &usize| Some(arc.checked_sub(self.partitions.len())? / 2);
         Ok(Report {
             network: self.clone(),
             period,
             critical: cycle.iter().map(|&arc| arcs[arc].from).collect(),
+            critical_queues: cycle.iter().filter_map(queue).collect(),
             cycles,
             complete,
             latencies,
@@ -98,10 +104,8 @@ impl Report {
             let name = format!("{}\n{} ns", partition.name, partition.busy);
             let _ = writeln!(dot, "  p{index} [label={}{color}];", quoted(&name));
         }
-        for queue in &self.network.queues {
-            let after = self.critical.iter().position(|&at| at == queue.from);
-            let next = after.map(|at| self.critical[(at + 1) % self.critical.len()]);
-            let color = if next == Some(queue.to) {
+        for (index, queue) in self.network.queues.iter().enumerate() {
+            let color = if self.critical_queues.contains(&index) {
                 ", color=red"
             } else {
                 ""
@@ -127,17 +131,14 @@ impl Report {
                 red: self.critical.contains(&index),
             })
             .collect();
-        let arrow = |queue: &Queue| {
-            let at = self.critical.iter().position(|&at| at == queue.from);
-            let next = at.map(|at| self.critical[(at + 1) % self.critical.len()]);
-            Arrow {
-                from: queue.from,
-                to: queue.to,
-                label: format!("{}/{}", queue.initial, queue.capacity),
-                red: next == Some(queue.to) && queue.from != queue.to,
-            }
+        let arrow = |(index, queue): (usize, &Queue)| Arrow {
+            from: queue.from,
+            to: queue.to,
+            label: format!("{}/{}", queue.initial, queue.capacity),
+            red: self.critical_queues.contains(&index),
         };
-        let arrows: Vec<Arrow> = self.network.queues.iter().map(arrow).collect();
+        let queues = self.network.queues.iter().enumerate();
+        let arrows: Vec<Arrow> = queues.map(arrow).collect();
         draw(&blocks, &arrows)
     }
 }

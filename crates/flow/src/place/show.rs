@@ -11,13 +11,17 @@ impl Plan {
         id.map_or_else(|| outside.into(), |id| format!("partition {id}"))
     }
 
-    /// Whether a queue is on the cycle that sets the period.
+    /// Whether a queue is on the cycle that sets the period: its reader waits for its blocks, or
+    /// its writer for its room, where no queue goes the other way.
     fn is_critical(&self, from: Option<u32>, to: Option<u32>) -> bool {
         let (Some(from), Some(to)) = (from, to) else {
             return false;
         };
-        let at = self.critical.iter().position(|&id| id == from);
-        at.is_some_and(|at| self.critical[(at + 1) % self.critical.len()] == to && from != to)
+        let ids = self.critical.iter();
+        let pairs = || ids.clone().zip(ids.clone().cycle().skip(1));
+        let waits = |on: u32, waiting: u32| pairs().any(|pair| pair == (&on, &waiting));
+        let back = |queue: &Queue| (queue.from, queue.to) == (Some(to), Some(from));
+        from != to && (waits(from, to) || waits(to, from) && !self.queues.iter().any(back))
     }
 
     /// The plan as a picture in DOT: partitions with their nodes, what sets the period in red.
@@ -193,7 +197,53 @@ pub fn rate_in_words(rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::VERSION;
     use super::*;
+    use crate::run::Transfer;
+
+    #[test]
+    fn a_queue_whose_room_sets_the_period_is_drawn_as_such() {
+        let partition = |id: u32| Partition {
+            id,
+            cpu: None,
+            copies: Vec::new(),
+            nodes: Vec::new(),
+            busy_ns: 1.0,
+        };
+        let queue = |(from, to): (u32, u32)| Queue {
+            from: Some(from),
+            to: Some(to),
+            block: 1,
+            capacity: 1,
+            initial: 0,
+            bytes: 64,
+            transfer: Transfer::default(),
+        };
+        let red = |queues: &[(u32, u32)]| -> Vec<bool> {
+            let plan = Plan {
+                schema: String::new(),
+                version: VERSION,
+                graph: String::new(),
+                partitions: [0, 1, 2].map(partition).to_vec(),
+                queues: queues.iter().copied().map(queue).collect(),
+                block: 1,
+                step: 1,
+                period_ns: 1.0,
+                critical: vec![0, 1, 2],
+                outside: false,
+                proved: false,
+                measured: false,
+            };
+            let dot = plan.to_dot();
+            let arrows = dot.lines().filter(|line| line.contains("->"));
+            arrows.map(|line| line.contains("color=red")).collect()
+        };
+        assert_eq!(red(&[(0, 1), (1, 2), (0, 2)]), [true, true, true]);
+        assert_eq!(red(&[(0, 1), (1, 2), (2, 0)]), [true, true, true]);
+        // Blocks go back by a queue of their own.
+        let both = [(0, 1), (1, 2), (2, 0), (0, 2)];
+        assert_eq!(red(&both), [true, true, true, false]);
+    }
 
     #[test]
     fn small_rates_are_not_zero_millions() {

@@ -238,6 +238,39 @@ fn reports_are_text_json_and_dot() {
     );
 }
 
+/// The way by the second partition waits for the room that the third leaves in the short queue
+/// beside it.
+#[test]
+fn a_queue_whose_room_sets_the_period_is_drawn_as_such() {
+    let partition = |name: &str| Partition {
+        name: name.into(),
+        busy: 100,
+    };
+    let queue = |from, to, capacity| Queue {
+        from,
+        to,
+        initial: 0,
+        capacity,
+        latency: 0,
+        bytes: 16,
+    };
+    let network = Network {
+        partitions: ["a", "b", "c"].map(partition).to_vec(),
+        queues: vec![queue(0, 1, 9), queue(1, 2, 9), queue(0, 2, 1)],
+    };
+    let report = network.analyse(None).unwrap();
+    assert_eq!((report.period.time, report.critical.len()), (300, 3));
+    let dot = report.to_dot();
+    for arrow in [
+        "p0 -> p1 [label=\"0/9\"",
+        "p1 -> p2 [label=\"0/9\"",
+        "p0 -> p2 [label=\"0/1\"",
+    ] {
+        assert!(dot.contains(&format!("{arrow}, color=red];")), "{dot}");
+    }
+    assert!(!report.to_svg().contains("#555"), "all arrows are red");
+}
+
 #[test]
 fn figures_out_of_range_are_refused() {
     let mut network = pair(1);
