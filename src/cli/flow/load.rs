@@ -43,16 +43,18 @@ pub fn graph(path: &Path) -> Result<Loaded, Failure> {
     loaded.map_err(|problems| Failure::data(problems.to_string()))
 }
 
-/// The same, to be run: without nodes it would go on for ever and do nothing.
+/// The same, to be run: without nodes, or without ends, it would go on for ever and do nothing.
 pub fn to_run(path: &Path) -> Result<Loaded, Failure> {
     let loaded = graph(path)?;
-    match loaded.graph.nodes().is_empty() {
-        true => Err(Failure::data(format!(
-            "{}: the graph has no nodes: there is nothing to run",
-            path.display()
-        ))),
-        false => Ok(loaded),
-    }
+    let graph = &loaded.graph;
+    let has_ends = graph.inputs().chain(graph.outputs()).next().is_some();
+    let why = match graph.nodes().is_empty() {
+        _ if has_ends => return Ok(loaded),
+        true => "no nodes: there is nothing to run",
+        false => "neither inputs nor outputs: nothing would come of it; give it an output",
+    };
+    let path = path.display();
+    Err(Failure::data(format!("{path}: the graph has {why}")))
 }
 
 /// The kinds of nodes that files may name: those of the library, and those of the modem.
