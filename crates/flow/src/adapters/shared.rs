@@ -5,7 +5,7 @@
 //! `atomic_int_fast32_t` (8 bytes on x86-64 and Arm with glibc), and the ring follows. The writer
 //! makes it and posts the semaphore `/NAME_TX`; the reader waits for that, maps the segment and
 //! posts `/NAME_RX`, for which the first write waits. Positions are private to each end. The writer
-//! takes all names away when it ends.
+//! takes all names away when it ends; so does a reader that ends before a writer has come.
 //!
 //! A writer that is killed leaves them. So that nobody takes what it left for its successor's, a
 //! writer locks its segment for as long as it lives, and rights of their own tell such segments
@@ -37,6 +37,8 @@ const LOCKED: libc::mode_t = 0o600;
 /// Looks before a wait becomes a sleep, and the sleep.
 const LOOKS: u32 = 2000;
 const SLEEP: Duration = Duration::from_micros(50);
+/// How long a reader waits at semaphores before it looks whether another has taken them away.
+const AGAIN: Duration = Duration::from_millis(100);
 
 fn name(text: String) -> io::Result<CString> {
     CString::new(text).map_err(|_| ErrorKind::InvalidInput.into())
@@ -337,8 +339,15 @@ impl SharedWriter {
         if !RING.contains(&bytes) {
             return Err(wrong_ring(name, bytes));
         }
-        Segment::clear(name)?;
-        let segment = Segment::make(name, bytes)?;
+        let segment = loop {
+            // Refuses where a writer lives. What is made in between may also be a reader's that
+            // ends.
+            Segment::clear(name)?;
+            match Segment::make(name, bytes) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                made => break made?,
+            }
+        };
         // Not before the segment is there: until then a writer that ends may take them away.
         let there = Semaphore::open(format!("/{name}_TX"))?;
         let taken = Semaphore::open(format!("/{name}_RX"))?;
@@ -407,6 +416,15 @@ impl Drop for SharedWriter {
     }
 }
 
+/// Takes the semaphores away that a reader has waited at, unless a writer has come.
+fn leave(name: &str, semaphores: [&Semaphore; 2]) {
+    // As long as this segment is there, no writer begins.
+    if let Ok(segment) = Segment::make(name, *RING.start()) {
+        semaphores.iter().for_each(|semaphore| semaphore.unlink());
+        segment.unlink();
+    }
+}
+
 /// The end that reads. It ends when the writer has taken the names away, or was killed, and all is
 /// read.
 pub struct SharedReader {
@@ -434,21 +452,30 @@ impl SharedReader {
             idle,
             stop: stop.clone(),
         };
+        let mut looks = 0;
         loop {
-            // A writer that ends takes them away: the next one makes others.
+            // Who ends takes them away: the next one makes others.
             let there = Semaphore::open(format!("/{name}_TX"))?;
             let taken = Semaphore::open(format!("/{name}_RX"))?;
-            let mut looks = 0;
-            while !there.try_wait() {
+            let opened = Instant::now();
+            let came = loop {
+                if there.try_wait() {
+                    break true;
+                }
                 if idle.is_some_and(|idle| begin.elapsed() >= idle) {
+                    leave(name, [&there, &taken]);
                     return Ok(reader(None));
                 }
                 if stop.is_set() {
+                    leave(name, [&there, &taken]);
                     return Err(io::Error::other("stopped before a writer came"));
                 }
+                if opened.elapsed() > AGAIN {
+                    break false;
+                }
                 pause(&mut looks);
-            }
-            if let Some(segment) = Segment::find(name, bytes)? {
+            };
+            if came && let Some(segment) = Segment::find(name, bytes)? {
                 taken.post()?;
                 return Ok(reader(Some(segment)));
             }

@@ -106,3 +106,50 @@ fn of_two_writers_that_begin_at_once_one_is_refused() {
         assert!(reader.segment.is_some());
     }
 }
+
+/// Whether the second semaphore that a reader opens is there.
+fn has_semaphores(name: &str) -> bool {
+    std::path::Path::new(&format!("/dev/shm/sem.{name}_RX")).exists()
+}
+
+#[test]
+fn a_reader_that_no_writer_joins_leaves_nothing_behind() {
+    let name = format!("karoo-flow-alone-{}", std::process::id());
+    let reader = SharedReader::open(&name, 64, Some(Duration::ZERO), &Stop::new()).unwrap();
+    assert!(reader.segment.is_none() && !has_semaphores(&name));
+    let told = Stop::new();
+    told.set();
+    assert!(SharedReader::open(&name, 64, None, &told).is_err());
+    assert!(!has_semaphores(&name));
+    // What a writer has made stays its own.
+    let writer = SharedWriter::create(&name, 64, &Stop::new()).unwrap();
+    assert!(writer.there.try_wait());
+    let reader = SharedReader::open(&name, 64, Some(Duration::ZERO), &Stop::new()).unwrap();
+    assert!(reader.segment.is_none() && has_semaphores(&name));
+    drop(writer);
+    assert!(!has_semaphores(&name));
+}
+
+/// Two readers wait at the semaphores of one name, and one of them takes these away.
+#[test]
+fn a_reader_that_waits_is_found_by_the_writer_that_comes_behind_another_reader() {
+    let name = format!("karoo-flow-behind-{}", std::process::id());
+    let (stop, told) = (Stop::new(), Stop::new());
+    told.set();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let idle = Some(Duration::from_secs(60));
+            let mut reader = SharedReader::open(&name, 64, idle, &stop).unwrap();
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        while !has_semaphores(&name) {
+            thread::yield_now();
+        }
+        assert!(SharedReader::open(&name, 64, None, &told).is_err());
+        let mut writer = SharedWriter::create(&name, 64, &stop).unwrap();
+        writer.write_all(b"here").unwrap();
+        drop(writer);
+        assert_eq!(waits.join().unwrap().unwrap(), b"here");
+    });
+}
