@@ -25,7 +25,8 @@ impl FromStr for ChangeAt {
             numbers: Literals,
         }
         let form = || "write PATH=NUMBERS@TICK, such as low=[0.5, 0.5]@1000".to_owned();
-        let (path, rest) = text.split_once('=').ok_or_else(form)?;
+        // Names may have an equals sign, numbers have none.
+        let (path, rest) = text.rsplit_once('=').ok_or_else(form)?;
         let (numbers, tick) = rest.rsplit_once('@').ok_or_else(form)?;
         let tick = tick
             .trim()
@@ -65,4 +66,19 @@ pub fn put(handle: &Handle, changes: &[ChangeAt]) -> Result<(), Failure> {
         done.map(drop)
             .map_err(|error| Failure::usage(format!("--change {error}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_have_what_parts_it_from_the_numbers() {
+        let change: ChangeAt = "in/a=b@c = [0.5, \"1+2i\"] @ 7".parse().unwrap();
+        assert_eq!((&change.path[..], change.tick), ("in/a=b@c", 7));
+        assert_eq!(change.numbers.len(), 2);
+        for wrong in ["a", "a=1", "a@1", "a=1@x", "a=@1", "=1"] {
+            assert!(wrong.parse::<ChangeAt>().is_err(), "{wrong}");
+        }
+    }
 }
