@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use ground::StopFlag;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use npyz::NpyFile;
 use num_complex::Complex32;
@@ -299,8 +300,10 @@ impl Chain {
     /// left behind.
     fn output(&self, command: &mut Command) -> io::Result<Output> {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let child = command.stderr(Stdio::piped()).spawn()?;
-        let id = Pid::from_raw(child.id().cast_signed());
+        // A group of its own: a program may be a script that waits for another one.
+        let command = command.stderr(Stdio::piped()).process_group(0);
+        let child = command.spawn()?;
+        let group = Pid::from_raw(child.id().cast_signed());
         let (done, ended) = channel();
         let waits = thread::spawn(move || done.send(child.wait_with_output()));
         let mut told = false;
@@ -310,7 +313,7 @@ impl Chain {
                 Err(RecvTimeoutError::Timeout) if told || !self.stop.is_set() => {}
                 Err(RecvTimeoutError::Timeout) => {
                     // One that has ended by itself meanwhile need not be told.
-                    let _ = kill(id, Signal::SIGTERM);
+                    let _ = killpg(group, Signal::SIGTERM);
                     told = true;
                 }
                 Err(RecvTimeoutError::Disconnected) => {

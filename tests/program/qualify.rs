@@ -158,13 +158,18 @@ fn a_program_that_fails_is_no_success() {
     assert!(error.ends_with("(exit status: 3): out of luck"), "{error}");
 }
 
-/// Also the command that it runs at that moment ends.
+/// Also the command that it runs at that moment ends, and what that has started.
 #[test]
 fn a_signal_leaves_nothing_behind() {
+    ended_by_a_signal("exec sleep 1000");
+    ended_by_a_signal("sleep 1000; true");
+}
+
+fn ended_by_a_signal(sleeps: &str) {
     let folder = tempdir().unwrap();
     let begun = folder.path().join("begun");
     mkfifo(&begun, Mode::S_IRWXU).unwrap();
-    let waits = format!("echo > {}; exec sleep 1000", begun.display());
+    let waits = format!("echo > {}; {sleeps}", begun.display());
     let program = replaying(folder.path(), &waits);
     let runs = tempdir().unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_karoo"))
