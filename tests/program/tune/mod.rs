@@ -247,6 +247,23 @@ fn apply_makes_it_so_and_revert_leaves_every_byte_as_it_was() {
     assert!(!said.contains("update-grub"), "{said}");
 }
 
+/// GRUB puts the arguments of /etc/default/grub's default entry behind all others.
+#[test]
+fn of_an_argument_given_twice_the_last_counts() {
+    let record = host::record("milan");
+    let status = |line: &str| {
+        let server = Recorded::new(&record.replace("ro quiet", &format!("ro quiet {line}")));
+        let said = server.ended(1, &["check", "appliance", "--explain"]);
+        (server.statuses("appliance")["mitigations"].join(""), said)
+    };
+    assert_eq!(status("mitigations=auto mitigations=off").0, "ok");
+    let (status, said) = status("mitigations=off mitigations=auto");
+    assert_eq!(status, "miss");
+    let remedy =
+        "the kernel takes the last mitigations: take mitigations=auto off its command line";
+    assert!(said.contains(remedy), "{said}");
+}
+
 /// Each profile's arguments and limits stay when another one is applied.
 #[test]
 fn profiles_add_to_the_files_of_others() {

@@ -21,6 +21,8 @@ const HUGE_PAGES: &str = "hugepages";
 const PAGE_SIZE: &str = "hugepagesz";
 /// The argument for the size of those without another.
 const DEFAULT_SIZE: &str = "default_hugepagesz";
+/// Arguments of which each that is given counts; of others the kernel takes the last.
+const ADD_UP: [&str; 3] = ["console", "iommu", "isolcpus"];
 /// The size that profiles mean unless they say another.
 const USUAL_SIZE: &str = "2M";
 
@@ -64,7 +66,7 @@ impl Checker<'_> {
             }
             None => *current == wanted,
         };
-        // Of most arguments given twice the kernel takes the last; of numbers of pages, the first.
+        // Of numbers of pages the kernel takes the first.
         let taken = match is_pages {
             true => current.first(),
             false => current.last(),
@@ -79,9 +81,9 @@ impl Checker<'_> {
         let new = arguments_file(&file, &arguments(self.profile, self.scope));
         let folder = self.host.root().path("/etc/default/grub.d");
         knob.status = Status::Miss;
-        let is_ok = match is_pages {
-            true => taken.is_some_and(same),
-            false => current.iter().any(same),
+        let is_ok = match ADD_UP.contains(&name) {
+            true => current.iter().any(same),
+            false => taken.is_some_and(same),
         };
         // The host's own number, which stands before ours.
         let own = || {
@@ -102,6 +104,13 @@ impl Checker<'_> {
             let text = format!(
                 "the kernel takes the first number of a size: take {} off its command line where the boot loader has it \
                  (grep -r hugepages /etc/default), then update-grub, then reboot",
+                knob.current
+            );
+            knob.remedy = Some(text);
+        } else if !is_pages && current.iter().any(same) {
+            let text = format!(
+                "the kernel takes the last {name}: take {} off its command line where the boot loader has it (grep -r \
+                 {name} /etc/default), then update-grub, then reboot",
                 knob.current
             );
             knob.remedy = Some(text);
@@ -255,7 +264,8 @@ fn given_pages(line: &str, size: &str) -> Vec<String> {
 /// How many that is, of all nodes if it says how many of each (`0:512,1:512`).
 fn total(pages: &str) -> String {
     let node = |part: &str| part.rsplit(':').next()?.parse::<u64>().ok();
-    let sum: Option<u64> = pages.split(',').map(node).sum();
+    let mut nodes = pages.split(',').map(node);
+    let sum = nodes.try_fold(0u64, |sum, node| sum.checked_add(node?));
     sum.map_or_else(|| pages.to_owned(), |sum| sum.to_string())
 }
 
@@ -410,6 +420,8 @@ mod tests {
         let twice = "hugepages=0:512,1:512 hugepagesz=2048K hugepages=256";
         assert_eq!(counted(twice, "2M"), "0:512,1:512 256");
         assert_eq!([total("0:512,1:512"), total("x")], ["1024", "x"]);
+        let many = "0:18446744073709551615,1:1";
+        assert_eq!(total(many), many);
     }
 
     /// Whichever argument says the size, however, and wherever before the number.
