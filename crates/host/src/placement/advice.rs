@@ -268,7 +268,7 @@ impl Warnings {
         for (node, bytes) in needed {
             let sizes = machine.nodes.get(&node).map(|node| &node.huge_pages);
             let free = sizes.into_iter().flatten();
-            let free = free.map(|(kib, (_, free))| kib * 1024 * free);
+            let free = free.map(|(kib, (_, free))| kib.saturating_mul(1024).saturating_mul(*free));
             let free = free.max().unwrap_or(0);
             if free < bytes {
                 let (all, unused) = sizes
@@ -276,7 +276,8 @@ impl Warnings {
                     .copied()
                     .unwrap_or_default();
                 // The number is that of all programs together: what others have stays theirs.
-                let pages = all.saturating_sub(unused) + bytes.div_ceil(ADVISED << 10);
+                let others = all.saturating_sub(unused);
+                let pages = others.saturating_add(bytes.div_ceil(ADVISED << 10));
                 let nodes = machine.nodes.len().max(1) as u64;
                 let (where_to, spread, folder) = match nodes {
                     1 => (String::new(), "", "/sys/kernel/mm".to_owned()),
@@ -293,7 +294,7 @@ impl Warnings {
                      boot: echo {pages} | sudo tee {folder}/hugepages/hugepages-{ADVISED}kB/nr_hugepages",
                     bytes >> 20,
                     free >> 20,
-                    pages * nodes,
+                    pages.saturating_mul(nodes),
                 );
                 self.add("huge-pages", text);
             }

@@ -1,6 +1,7 @@
 use IdlePolicy::{Poll, Share};
 
 use super::*;
+use crate::topology::Root;
 
 /// One engine with these wishes on CPUs of which nothing else is known; the host has 16.
 fn place(rx: &[Option<usize>], tx: Option<usize>, allowed: &str) -> EnginePlan {
@@ -207,4 +208,39 @@ fn an_engine_that_starts_needs_free_pages_for_itself_alone() {
             ),
         "{text}"
     );
+}
+
+/// A recorded host may say anything.
+#[test]
+fn sizes_that_no_host_has_are_as_large_as_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let largest = u64::MAX.to_string();
+    let node = "sys/devices/system/node/node0";
+    let pages = format!("{node}/hugepages/hugepages-{largest}kB");
+    for (path, text) in [
+        ("sys/devices/system/cpu/online".to_owned(), "0-3"),
+        (format!("{node}/cpulist"), "0-3"),
+        (
+            format!("{node}/meminfo"),
+            &format!("Node 0 MemTotal: {largest} kB"),
+        ),
+        (format!("{pages}/nr_hugepages"), &largest),
+        (format!("{pages}/free_hugepages"), "7"),
+    ] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let machine = Machine::read(&Root::new(folder.path())).unwrap();
+    assert_eq!(machine.nodes[&0].memory, u64::MAX);
+    let engine = Wishes {
+        starting: true,
+        memory: vec![Memory {
+            what: PACKET_BUFFERS.to_owned(),
+            bytes: 1 << 30,
+        }],
+        ..Wishes::default()
+    };
+    let plan = plan(&machine, &[engine], &machine.online(), None);
+    assert!(plan.warnings.iter().all(|of| of.rule != "huge-pages"));
 }

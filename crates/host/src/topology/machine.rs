@@ -239,7 +239,7 @@ fn nodes(root: &Root) -> BTreeMap<usize, (CpuList, Node)> {
         });
         let distances = root.read(format!("{folder}/distance")).unwrap_or_default();
         let node = Node {
-            memory: total.unwrap_or(0) * 1024,
+            memory: total.unwrap_or(0).saturating_mul(1024),
             huge_pages: huge_pages(root, &format!("{folder}/hugepages")),
             distances: distances
                 .split_whitespace()
