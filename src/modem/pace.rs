@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 /// Shorter naps cost more than they are worth.
 const NAP: Duration = Duration::from_micros(200);
+/// How soon who waits sees that somebody wants the end.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Sample n is due n sample periods after the start: a sender that was held up makes up for it.
 #[derive(Clone, Debug)]
@@ -42,8 +44,34 @@ impl Pace {
         }
     }
 
+    /// Waits until a sample is due, or somebody wants the end; whether it is due.
+    pub fn wait_unless(&mut self, sample: u64, has_ended: impl Fn() -> bool) -> bool {
+        while let Some(left) = self.until(sample, Instant::now()) {
+            if has_ended() {
+                return false;
+            }
+            thread::sleep(left.clamp(NAP, LOOK));
+        }
+        true
+    }
+
     /// The most that a sample was late.
     pub fn most_late(&self) -> Duration {
         self.most_late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_sample_sees_the_end_before() {
+        // Due in an hour, and at once.
+        let mut slow = Pace::new(Instant::now(), 1.0);
+        assert!(!slow.wait_unless(3600, || true));
+        assert!(slow.wait_unless(0, || true));
+        let mut fast = Pace::new(Instant::now(), 1e9);
+        assert!(fast.wait_unless(1000, || false));
     }
 }

@@ -166,7 +166,7 @@ impl Near {
     }
 
     /// Gives what the channel makes of samples, each block when it is due; false if nobody takes
-    /// it.
+    /// it, or somebody wants the end before.
     fn give(&mut self, samples: &[Complex32]) -> bool {
         if let Some(channel) = &mut self.channel {
             channel.push(samples, &mut self.air);
@@ -174,8 +174,10 @@ impl Near {
         for block in self.air.chunks(BLOCK) {
             self.sent.samples += block.len() as u64;
             // A block is there when its last sample is.
-            self.pace.wait(self.sent.samples);
-            if self.blocks.send(block.to_vec()).is_err() {
+            let is_due = self
+                .pace
+                .wait_unless(self.sent.samples, || self.stop.is_set());
+            if !is_due || self.blocks.send(block.to_vec()).is_err() {
                 self.air.clear();
                 return false;
             }
