@@ -1,7 +1,7 @@
 //! What `karoo modem` refuses, with the option and in its units; what a stream's end leaves; and
 //! whose turn it is then, by the exit code.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
@@ -230,6 +230,23 @@ fn as_many_frames_come_out_as_are_wanted_by_any_threads() {
         );
         assert_eq!(done["bytes"], frames * 1528, "{way:?}");
         let back = fs::read(&back).unwrap();
+#[test]
+fn a_capture_that_cannot_be_read_to_its_end_says_what_came() {
+    let room = Room::new(1000);
+    let (message, air) = (room.at("message"), room.at("air.pcap"));
+    let rate = ["--sample-rate", "1M"];
+    karoo_ok(
+        ["modem", "tx", "-i", &message, "-o", &air]
+            .iter()
+            .chain(&rate),
+    );
+    let mut capture = File::options().append(true).open(&air).unwrap();
+    // No record has so many bytes.
+    capture.write_all(&[0xff; 16]).unwrap();
+    let output = karoo(["modem", "rx", "-i", &air]);
+    refused(&output, 1, "3 frames, 8000 bytes received until then");
+}
+
         assert!(message[..back.len()] == back && back.len() as u64 == frames * 1528);
         if !soft.is_empty() {
             let soft = fs::metadata(room.at("soft")).unwrap().len();

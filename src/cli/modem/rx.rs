@@ -285,7 +285,10 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     // Some were taken for 0 when they were read.
     counts.bad_samples += read.not_finite;
     let packets = match source {
-        Some(source) => source.finish()?,
+        Some(source) => {
+            let ended = source.finish();
+            ended.map_err(|failure| after(failure, &sink.words()))?
+        }
         None => None,
     };
     let level = ground::lock(&sink.meter).level();
