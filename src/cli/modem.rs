@@ -48,8 +48,9 @@ enum Modem {
     /// Receive frames: samples to bytes
     ///
     /// Prints how many frames were delivered, how many were not, by cause, and the level of the
-    /// samples. Exit codes: 0 the samples were received, whatever was in them; 1 an input or an
-    /// output failed; 2 the command line is wrong.
+    /// samples. SIGINT, SIGTERM and SIGHUP end it: what came until then is received and told. Exit
+    /// codes: 0 the samples were received, whatever was in them; 1 an input or an output failed, or
+    /// a signal came before the end of a file; 2 the command line is wrong.
     #[command(after_help = examples::MODEM_RX)]
     Rx(Box<rx::RxArgs>),
     /// Do to samples what a radio and its surroundings do
@@ -84,8 +85,7 @@ impl ModemArgs {
     /// Whether it starts its log by itself.
     pub fn runs_for_long(&self) -> bool {
         match &self.what {
-            Modem::Rx(args) => args.is_live(),
-            Modem::Tx(_) | Modem::Channel(_) | Modem::Link(_) => true,
+            Modem::Tx(_) | Modem::Rx(_) | Modem::Channel(_) | Modem::Link(_) => true,
             Modem::Ber(_) | Modem::Bench(_) => false,
         }
     }

@@ -3,8 +3,11 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -121,6 +124,34 @@ fn a_signal_ends_standard_input_behind_what_has_come() {
     assert!(message.starts_with(&got) && got.len() >= 2 * 1528);
 }
 
+/// A named pipe stands for a file of which there is more: it is opened by its path as well.
+#[test]
+fn a_signal_ends_a_file_behind_what_has_come_and_says_so() {
+    let room = Room::new(1000);
+    let message = fs::read(room.at("message")).unwrap();
+    let air = fs::read(room.at("air.cf32")).unwrap();
+    for more in [&["--threads", "0"][..], &["--graph", "--threads", "1"]] {
+        let pipe = room.at("pipe");
+        mkfifo(Path::new(&pipe), Mode::S_IRWXU).unwrap();
+        let way = ["modem", "rx", "-i", &pipe, "-o", "-"];
+        let mut child = started(&[&way[..], more].concat());
+        let mut writer = File::options().write(true).open(&pipe).unwrap();
+        writer.write_all(&air).unwrap();
+        let mut got = vec![0; 1528];
+        child.stdout.as_mut().unwrap().read_exact(&mut got).unwrap();
+        interrupt(&child);
+        let output = child.wait_with_output().unwrap();
+        drop(writer);
+        fs::remove_file(&pipe).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("frames delivered"), "{said}");
+        assert!(said.contains("before the input's end"), "{said}");
+        got.extend(output.stdout);
+        assert!(message.starts_with(&got));
+    }
+}
+
 #[test]
 fn a_signal_ends_what_sends_into_a_pipe_behind_a_frame() {
     let room = Room::new(10);
@@ -200,6 +231,23 @@ fn who_has_no_reader_any_more_says_what_was_done() {
 }
 
 #[test]
+fn a_capture_that_cannot_be_read_to_its_end_says_what_came() {
+    let room = Room::new(1000);
+    let (message, air) = (room.at("message"), room.at("air.pcap"));
+    let rate = ["--sample-rate", "1M"];
+    karoo_ok(
+        ["modem", "tx", "-i", &message, "-o", &air]
+            .iter()
+            .chain(&rate),
+    );
+    let mut capture = File::options().append(true).open(&air).unwrap();
+    // No record has so many bytes.
+    capture.write_all(&[0xff; 16]).unwrap();
+    let output = karoo(["modem", "rx", "-i", &air]);
+    refused(&output, 1, "3 frames, 8000 bytes received until then");
+}
+
+#[test]
 fn as_many_frames_come_out_as_are_wanted_by_any_threads() {
     let room = Room::new(2000);
     let message = fs::read(room.at("message")).unwrap();
@@ -230,23 +278,6 @@ fn as_many_frames_come_out_as_are_wanted_by_any_threads() {
         );
         assert_eq!(done["bytes"], frames * 1528, "{way:?}");
         let back = fs::read(&back).unwrap();
-#[test]
-fn a_capture_that_cannot_be_read_to_its_end_says_what_came() {
-    let room = Room::new(1000);
-    let (message, air) = (room.at("message"), room.at("air.pcap"));
-    let rate = ["--sample-rate", "1M"];
-    karoo_ok(
-        ["modem", "tx", "-i", &message, "-o", &air]
-            .iter()
-            .chain(&rate),
-    );
-    let mut capture = File::options().append(true).open(&air).unwrap();
-    // No record has so many bytes.
-    capture.write_all(&[0xff; 16]).unwrap();
-    let output = karoo(["modem", "rx", "-i", &air]);
-    refused(&output, 1, "3 frames, 8000 bytes received until then");
-}
-
         assert!(message[..back.len()] == back && back.len() as u64 == frames * 1528);
         if !soft.is_empty() {
             let soft = fs::metadata(room.at("soft")).unwrap().len();

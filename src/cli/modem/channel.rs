@@ -337,7 +337,7 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         let why = "--json with --output -: samples go to standard output; name a file";
         return Err(Failure::usage(why));
     }
-    let watch = Watch::start(true, None)?;
+    let watch = Watch::start(None)?;
     let stop = watch.stop();
     let mut input = samples::read(&args.input, args.format, args.full_scale, stop)?;
     let recording = input.recording.take();

@@ -1,5 +1,6 @@
 //! What ends a stream: options, signals, and who looks at it meanwhile.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
@@ -47,29 +48,26 @@ pub fn after(failure: Failure, done: &str) -> Failure {
     }
 }
 
-/// Signals, heard as long as a stream that nothing else ends goes on.
+/// Signals, heard as long as samples come or go.
 pub struct Watch {
-    serving: Option<Serving>,
+    serving: Serving,
     has_page: bool,
     stop: Stop,
+    /// Whether somebody has wanted the end, rather than an option.
+    is_told: Cell<bool>,
 }
 
 impl Watch {
-    /// Listens if the stream is live; else signals end the process.
-    pub fn start(is_live: bool, http: Option<u16>) -> Result<Watch, Failure> {
-        let serving = match is_live {
-            true => {
-                let level = log::start(LogTo::default());
-                let sockets = Sockets::bind("--http", http)?;
-                Some(Serving::start(sockets, level)?)
-            }
-            false => None,
-        };
-        let told = serving.as_ref().map(|serving| serving.told().clone());
+    /// Listens from now on.
+    pub fn start(http: Option<u16>) -> Result<Watch, Failure> {
+        let level = log::start(LogTo::default());
+        let sockets = Sockets::bind("--http", http)?;
+        let serving = Serving::start(sockets, level)?;
         Ok(Watch {
-            serving,
             has_page: http.is_some(),
-            stop: told.unwrap_or_default(),
+            stop: serving.told().clone(),
+            is_told: Cell::new(false),
+            serving,
         })
     }
 
@@ -90,10 +88,11 @@ impl Watch {
     /// What the receiver of a stream, which decodes on so many threads, is to tell its page, if it
     /// has one: shown from now on.
     pub fn watcher(&mut self, name: &str, threads: usize) -> Option<Watcher> {
-        let serving = self.serving.as_mut().filter(|_| self.has_page)?;
-        let watcher = Watcher::new(threads);
-        serving.show(ModemPage::site(name, &watcher));
-        Some(watcher)
+        self.has_page.then(|| {
+            let watcher = Watcher::new(threads);
+            self.serving.show(ModemPage::site(name, &watcher));
+            watcher
+        })
     }
 
     /// What ends inputs that wait for a peer.
@@ -103,9 +102,9 @@ impl Watch {
 
     /// Whether somebody wants the end.
     pub fn has_ended(&self) -> bool {
-        let told = self.serving.as_ref().and_then(Serving::told_to_end);
-        if let Some(why) = told {
+        if let Some(why) = self.serving.told_to_end() {
             tracing::info!(%why, "ending");
+            self.is_told.set(true);
             self.stop.set();
         }
         self.stop.is_set()
@@ -113,7 +112,8 @@ impl Watch {
 
     /// Fails a run between files, or pipes with an end, that somebody has ended before.
     pub fn whole(&self) -> Result<(), Failure> {
-        match self.has_ended() {
+        self.has_ended();
+        match self.is_told.get() {
             true => Err(Failure::data("ended by a signal before the input's end")),
             false => Ok(()),
         }
@@ -121,8 +121,6 @@ impl Watch {
 
     /// Ends it; a signal then ends the process.
     pub fn finish(self) {
-        if let Some(serving) = self.serving {
-            serving.stop();
-        }
+        self.serving.stop();
     }
 }

@@ -215,7 +215,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     let at_once = is_standard(&args.input);
     let messages = messages(&args.input, args.repeat, payload, at_once)?;
     let output = NewOutput::payloads(&args.output)?;
-    let mut watch = Watch::start(true, args.http)?;
+    let mut watch = Watch::start(args.http)?;
     watch.end_after(&args.end)?;
     let output = Some(output.begin()?);
 

@@ -120,12 +120,6 @@ pub struct RxArgs {
 }
 
 impl RxArgs {
-    /// Whether it goes on until somebody ends it, or somebody looks at it: standard input may end
-    /// only with whoever writes it.
-    pub fn is_live(&self) -> bool {
-        self.input.is_live() || self.input.is_standard() || self.http.is_some()
-    }
-
     /// Refuses what the receiver would not follow.
     fn check(&self) -> Result<(), Failure> {
         self.algorithms.check()?;
@@ -233,7 +227,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     }
     args.check()?;
     let config = config(args)?;
-    let mut watch = Watch::start(args.is_live(), args.http)?;
+    let mut watch = Watch::start(args.http)?;
     watch.end_after(&args.end)?;
     let formats = (args.format, args.full_scale, args.layout);
     let source = Source::open(
@@ -280,6 +274,11 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let (received, read, source) = receive(args, &config, source, (&mut sink, &watch))
         .map_err(|failure| after(failure, &sink.words()))?;
     let seconds = begun.elapsed().as_secs_f64();
+    // As many frames as are wanted are all, whatever came meanwhile.
+    let whole = match args.input.file().is_some() && !sink.is_full() {
+        true => watch.whole(),
+        false => Ok(()),
+    };
     watch.finish();
     let mut counts = received.counts;
     // Some were taken for 0 when they were read.
@@ -319,7 +318,8 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         packets,
         frames: sink.done,
     };
-    report(args, to_standard, &done)
+    report(args, to_standard, &done)?;
+    whole
 }
 
 fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> {

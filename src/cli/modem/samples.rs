@@ -35,7 +35,7 @@ pub fn read(
     stop: &Stop,
 ) -> Result<Input, Failure> {
     if !is_standard(path) {
-        return Input::open(path, format, scale);
+        return Input::open(path, format, scale, stop);
     }
     let source = Address::Standard.reader(stop);
     let source = source.map_err(|error| Failure::data(format!("--input -: {error}")))?;
@@ -89,12 +89,18 @@ pub fn full_scale(text: &str) -> Result<FullScale, String> {
     }
 }
 
-/// Opens a file to read. What is a folder can be opened, and not read.
-pub fn open(path: &Path) -> io::Result<File> {
+/// Refuses a folder, which can be opened, and not read.
+fn not_a_folder(path: &Path) -> io::Result<()> {
     match path.is_dir() {
         true => Err(io::ErrorKind::IsADirectory.into()),
-        false => File::open(path),
+        false => Ok(()),
     }
+}
+
+/// Opens a file to read.
+pub fn open(path: &Path) -> io::Result<File> {
+    not_a_folder(path)?;
+    File::open(path)
 }
 
 /// The files of samples by a name: of a recording, metadata and data.
@@ -154,18 +160,20 @@ impl Input {
         }
     }
 
-    /// Opens a file of samples.
+    /// Opens a file of samples. A named pipe ends when `stop` is set.
     pub fn open(
         path: &Path,
         format: Option<SampleFormat>,
         scale: Option<FullScale>,
+        stop: &Stop,
     ) -> Result<Input, Failure> {
         let failed = |path: &Path, error: io::Error| {
             Failure::data(format!("--input {}: {error}", path.display()))
         };
         let Some(paths) = RecordingPaths::of(path) else {
-            let file = open(path).map_err(|error| failed(path, error))?;
-            let source: Box<dyn Read + Send> = Box::new(file);
+            let file = || Address::File(path.to_owned()).reader(stop);
+            let source = not_a_folder(path).and_then(|()| file());
+            let source = source.map_err(|error| failed(path, error))?;
             let format = format_of(path, format);
             return Ok(Input {
                 path: path.to_owned(),

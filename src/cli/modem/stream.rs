@@ -187,7 +187,7 @@ impl Source {
             return Ok(Source::Packets(place.clone(), Box::new(intake), block));
         };
         let input = match place.file() {
-            Some(path) => Input::open(path, format, scale)?,
+            Some(path) => Input::open(path, format, scale, stop)?,
             None => {
                 let source = address.reader(stop);
                 let mut source: Box<dyn Read + Send> =

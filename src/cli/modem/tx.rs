@@ -253,7 +253,7 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
     let payload = args.modulation.payload_bytes();
     let messages = messages(&args.input, args.repeat, payload, false)?;
     samples::not_the_same(samples::file(&args.input), args.output.file())?;
-    let watch = Watch::start(true, None)?;
+    let watch = Watch::start(None)?;
     let output = Destination::open(
         &args.output,
         (&args.packets, &args.losses),
