@@ -91,6 +91,8 @@ pub struct Watcher {
     first: u64,
     /// What the input's meter had seen when the level was told, and when that was.
     metered: (Metered, f64),
+    /// How many of the newest are still to come into a spectrum: blocks may be shorter than one.
+    fresh: usize,
 }
 
 impl Watcher {
@@ -108,6 +110,7 @@ impl Watcher {
             kept: Vec::new(),
             most: (6 + 3 * threads) * FRAME,
             first: 0,
+            fresh: 0,
             metered: (Metered::default(), 0.0),
         }
     }
@@ -115,7 +118,7 @@ impl Watcher {
     /// The stream begins anew.
     pub fn restart(&mut self) {
         self.kept.clear();
-        self.first = 0;
+        (self.first, self.fresh) = (0, 0);
     }
 
     /// Takes the samples that the receiver is given.
@@ -129,11 +132,14 @@ impl Watcher {
         self.kept.extend_from_slice(block);
         let mut seen = self.shared.seen();
         // With each document they begin anew.
-        if seen.spectra >= SPECTRA as u64 {
+        let fresh = (self.fresh + block.len()).min(self.kept.len());
+        self.fresh = fresh % BINS;
+        if seen.spectra >= SPECTRA as u64 || fresh < BINS {
             return;
         }
         seen.spectrum.resize(BINS, 0.0);
-        for samples in block.chunks_exact(BINS) {
+        let from = self.kept.len() - fresh;
+        for samples in self.kept[from..].chunks_exact(BINS) {
             if seen.spectra >= SPECTRA as u64 || !samples.iter().all(|x| x.is_finite()) {
                 break;
             }
@@ -231,5 +237,29 @@ fn readable(payload: &[u8]) -> String {
     match text.trim_end_matches(char::REPLACEMENT_CHARACTER) {
         text if text.contains(other) => format!("{} bytes", payload.len()),
         text => text.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet has 360 samples, and each may be a block where they come slowly.
+    #[test]
+    fn short_blocks_have_the_spectrum_of_long_ones() {
+        let tone = |n: usize| Complex32::cis(0.7 * n as f32);
+        let samples: Vec<Complex32> = (0..40 * BINS).map(tone).collect();
+        let spectrum = |block: usize| {
+            let mut watcher = Watcher::new(0);
+            samples
+                .chunks(block)
+                .for_each(|block| watcher.samples(block));
+            let seen = watcher.shared.seen();
+            (seen.spectra, seen.spectrum.clone())
+        };
+        let long = spectrum(samples.len());
+        assert_eq!(long.0, SPECTRA as u64);
+        assert_eq!(spectrum(360), long);
+        assert_eq!(spectrum(1), long);
     }
 }

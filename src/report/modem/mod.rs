@@ -81,6 +81,8 @@ pub struct ModemGatherer {
     window: Vec<f32>,
     spectrum: Vec<f64>,
     spectra: u64,
+    /// Samples of which the next spectrum is made.
+    begun: Vec<Complex32>,
     constellations: Vec<Constellation>,
     taps: Vec<Complex32>,
     points: Vec<FramePoint>,
@@ -98,6 +100,7 @@ impl Default for ModemGatherer {
                 .collect(),
             spectrum: vec![0.0; BINS],
             spectra: 0,
+            begun: Vec::new(),
             constellations: Vec::new(),
             taps: Vec::new(),
             points: Vec::new(),
@@ -107,19 +110,19 @@ impl Default for ModemGatherer {
 }
 
 impl ModemGatherer {
-    /// Adds the spectrum of the block's first samples.
+    /// Adds the spectrum of the block's first samples, or of several blocks' that are shorter.
     pub fn samples(&mut self, block: &[Complex32]) {
-        let Some(samples) = block.first_chunk::<BINS>() else {
-            return;
-        };
-        if !samples.iter().all(|x| x.is_finite()) {
+        let missing = (BINS - self.begun.len()).min(block.len());
+        self.begun.extend_from_slice(&block[..missing]);
+        if self.begun.len() < BINS {
             return;
         }
-        let mut bins: Vec<Complex32> = samples
-            .iter()
-            .zip(&self.window)
-            .map(|(x, window)| x * window)
-            .collect();
+        let samples = self.begun.drain(..);
+        let windowed = samples.zip(&self.window).map(|(x, window)| x * window);
+        let mut bins: Vec<Complex32> = windowed.collect();
+        if !bins.iter().all(|x| x.is_finite()) {
+            return;
+        }
         self.fft.process(&mut bins);
         for (i, bin) in bins.iter().enumerate() {
             // Negative frequencies first.
@@ -215,6 +218,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         gatherer.write(dir.path(), run, &receiver.counts()).unwrap();
         fs::read_to_string(dir.path().join("report.html")).unwrap()
+    }
+
+    /// A packet has 360 samples, and each may be a block where they come slowly.
+    #[test]
+    fn short_blocks_have_a_spectrum_too() {
+        let tone: Vec<Complex32> = (0..BINS).map(|n| Complex32::cis(0.7 * n as f32)).collect();
+        let spectrum = |block: usize| {
+            let mut gatherer = ModemGatherer::default();
+            tone.chunks(block).for_each(|block| gatherer.samples(block));
+            (gatherer.spectra, gatherer.spectrum)
+        };
+        assert_eq!(spectrum(BINS).0, 1);
+        assert_eq!(spectrum(360), spectrum(BINS));
     }
 
     #[test]
