@@ -341,12 +341,20 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
         (counts.length, "with a length that is too large"),
         (counts.mode, "with a mode byte that is none"),
         (counts.cut, "cut by the end of the samples"),
-        (counts.not_acquired, "that look like a frame's begin alone"),
-        (counts.bad_samples, "samples that are no numbers"),
-        (done.cut_bytes, "bytes behind the last whole sample"),
     ];
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\nnot delivered: {count} {what}");
+    }
+    let others = [
+        (
+            counts.not_acquired,
+            "look like a frame's begin alone: no frames",
+        ),
+        (counts.bad_samples, "samples are no numbers: taken for 0"),
+        (done.cut_bytes, "bytes behind the last whole sample"),
+    ];
+    for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!("\n{count} {what}");
     }
     text += &input_lines(&done.level, done.correction.as_ref());
     if let Some(packets) = &done.packets {

@@ -284,6 +284,14 @@ mod tests {
         let page = page::page(&nothing, &ModemRun::default(), &counts);
         assert!(page.contains("verdict warn") && page.contains("2 of 3 frames were not"));
         let counts = Counts {
+            detected: 3,
+            delivered: 1,
+            not_acquired: 2,
+            ..Counts::default()
+        };
+        let page = page::page(&nothing, &ModemRun::default(), &counts);
+        assert!(page.contains("1 frame received, none lost"));
+        let counts = Counts {
             detected: 1,
             cut: 1,
             ..Counts::default()

@@ -37,13 +37,9 @@ pub(super) fn page(gathered: &ModemGatherer, run: &ModemRun, counts: &Counts) ->
     out
 }
 
-fn found(counts: &Counts) -> u64 {
-    counts.delivered + counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
-}
-
 fn verdict(out: &mut String, counts: &Counts) {
-    let (all, good) = (found(counts), counts.delivered);
-    let (class, headline) = match (all, all - good) {
+    let (all, good) = (counts.frames(), counts.delivered);
+    let (class, headline) = match (all, counts.not_delivered()) {
         (0, _) => ("bad", "No frame was found".to_owned()),
         (_, 0) => (
             "good",
@@ -145,7 +141,7 @@ fn causes(out: &mut String, counts: &Counts) {
         (
             counts.not_acquired,
             "not acquired",
-            "something looked like a short training field, and no preamble came behind it",
+            "something looked like a short training field, and no preamble came behind it: no frame",
         ),
     ];
     out.push_str(

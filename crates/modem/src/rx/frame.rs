@@ -83,7 +83,7 @@ pub struct Counts {
     pub bad_samples: u64,
     /// Places that look like a short training field.
     pub detected: u64,
-    /// Of these: no end of the field was found, or no preamble behind it.
+    /// Of these: no end of the field was found, or no preamble behind it. They are no frames.
     pub not_acquired: u64,
     /// Of these: the samples end within the frame.
     pub cut: u64,
@@ -123,6 +123,17 @@ impl std::ops::AddAssign for Counts {
 }
 
 impl Counts {
+    /// Frames that were found: those of which a preamble came. What looks like the begin of one
+    /// alone is none, for noise and other signals make it too.
+    pub fn frames(&self) -> u64 {
+        self.delivered + self.not_delivered()
+    }
+
+    /// Frames that were found and not delivered, whatever the cause.
+    pub fn not_delivered(&self) -> u64 {
+        self.mode + self.length + self.check + self.cut
+    }
+
     /// Counts what became of a frame.
     pub fn add(&mut self, outcome: Outcome) {
         *match outcome {
