@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use karoo_modem::rx::{Counts, Outcome};
 use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
@@ -13,7 +13,7 @@ use live::{
 };
 use prometheus::proto::{MetricFamily, MetricType};
 
-use super::verdict::{Moment, Recent, lost};
+use super::verdict::{Moment, Recent};
 use super::watch::{BINS, Seen, Shared, Watcher};
 use crate::metrics::scrape::{Samples, Scrape, counter, family, plain, site, text};
 use crate::report::modem::Corrected;
@@ -32,6 +32,7 @@ pub struct ModemPage {
     quality: History,
     frames: History,
     recent: Recent,
+    begun: Instant,
     /// Frames that were found a second.
     rate: f64,
 }
@@ -52,6 +53,7 @@ impl ModemPage {
             frames: History::new(names(&["delivered", "not delivered"]), PAST.0, PAST.1)
                 .keeping(Within::Mean),
             recent: Recent::new(unix_now()),
+            begun: Instant::now(),
             rate: 0.0,
         }
     }
@@ -63,6 +65,33 @@ impl ModemPage {
             started: SystemTime::now(),
         };
         site(Arc::new(metrics)).source(Self::new(name, watcher))
+    }
+
+    /// Takes over what there is now: so many seconds after the begin, and at a UNIX time, which may
+    /// have been set in between.
+    fn note_at(&mut self, at: f64, time: f64) {
+        let seen = self.shared.seen();
+        let (counts, last) = (seen.counts, seen.last);
+        let packets = seen.packets.as_ref();
+        let lost_samples = packets.map_or(0, |packets| packets.stream.lost_samples);
+        drop(seen);
+        let before = self.recent.newest();
+        let each =
+            |now: u64, then: u64| now.saturating_sub(then) as f64 / (at - before.at).max(1e-3);
+        let good = each(counts.delivered, before.counts.delivered);
+        let bad = each(counts.not_delivered(), before.counts.not_delivered());
+        self.rate = good + bad;
+        self.recent.note(Moment {
+            at,
+            time,
+            counts,
+            lost_samples,
+        });
+        self.frames.note(time, &[good, bad]);
+        // Of a second without a frame there is no quality.
+        let last = last.filter(|_| self.rate > 0.0);
+        let snr = last.map_or(f64::NAN, |frame| frame.snr_db);
+        self.quality.note(time, &[snr]);
     }
 
     fn figures(&self, seen: &Seen) -> Body {
@@ -234,27 +263,7 @@ fn log(seen: &Seen) -> Body {
 
 impl Source for ModemPage {
     fn note(&mut self) {
-        let (time, seen) = (unix_now(), self.shared.seen());
-        let (counts, last) = (seen.counts, seen.last);
-        let packets = seen.packets.as_ref();
-        let lost_samples = packets.map_or(0, |packets| packets.stream.lost_samples);
-        drop(seen);
-        let before = self.recent.newest();
-        let each =
-            |now: u64, then: u64| now.saturating_sub(then) as f64 / (time - before.time).max(1e-3);
-        let good = each(counts.delivered, before.counts.delivered);
-        let bad = each(lost(&counts), lost(&before.counts));
-        self.rate = good + bad;
-        self.recent.note(Moment {
-            time,
-            counts,
-            lost_samples,
-        });
-        self.frames.note(time, &[good, bad]);
-        // Of a second without a frame there is no quality.
-        let last = last.filter(|_| self.rate > 0.0);
-        let snr = last.map_or(f64::NAN, |frame| frame.snr_db);
-        self.quality.note(time, &[snr]);
+        self.note_at(self.begun.elapsed().as_secs_f64(), unix_now());
     }
 
     fn document(&mut self) -> Document {
@@ -354,7 +363,8 @@ impl Scrape for ModemMetrics {
             let label = vec![("outcome", outcome.to_owned())];
             (label, count as f64)
         });
-        let what = "frames by what became of them";
+        let what =
+            "frames by what became of them; not-acquired: what looks like a begin, and is none";
         add("modem_frames", what, outcomes.to_vec());
         add("modem_samples", "samples received", plain(counts.samples));
         add("modem_payload_bytes", "bytes of payload", plain(seen.bytes));
@@ -389,103 +399,5 @@ impl Scrape for ModemMetrics {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::modem::InputMeter;
-    use karoo_modem::formats::FullScale;
-    use karoo_modem::rx::Correction;
-    use num_complex::{Complex32, Complex64};
-
-    /// The page's document and the metrics of what a watcher saw.
-    fn told(watcher: &Watcher) -> (String, String) {
-        let mut page = ModemPage::new("rx", watcher);
-        page.note();
-        let document = page.document();
-        let metrics = ModemMetrics {
-            shared: watcher.shared.clone(),
-            started: SystemTime::UNIX_EPOCH,
-        };
-        let document = serde_json::to_string(&document).unwrap();
-        (document, metrics.scrape().unwrap())
-    }
-
-    /// The page and the metrics of a receiver of these samples.
-    fn shown(samples: &[Complex32], full_scale: Option<FullScale>) -> (String, String) {
-        let mut watcher = Watcher::new(0);
-        let counts = Counts {
-            delivered: 7,
-            ..Counts::default()
-        };
-        watcher.counts(counts, 0, None, None);
-        let mut meter = InputMeter::new(full_scale);
-        meter.take(samples);
-        watcher.level(&meter, 100.0);
-        // Not yet a second later.
-        meter.take(&[Complex32::ZERO; 100_000]);
-        watcher.level(&meter, 100.5);
-        told(&watcher)
-    }
-
-    #[test]
-    fn what_is_taken_off_is_shown_where_it_is_asked_for() {
-        let watcher = Watcher::new(0);
-        let (page, metrics) = told(&watcher);
-        assert!(!page.contains("DC of I"), "{page}");
-        assert!(!metrics.contains("modem_input_dc"), "{metrics}");
-        let dc = Complex64::new(0.5, -0.25);
-        let image = Complex64::new(-0.1, 0.0);
-        watcher.correction(Some(Correction { dc, image }));
-        let (page, metrics) = told(&watcher);
-        for figure in [
-            "DC of I\",\"value\":0.5",
-            "DC of Q\",\"value\":-0.25",
-            "IQ gain\",\"value\":1.74",
-            "IQ phase\",\"value\":0.0",
-            "image\",\"value\":-20.0",
-        ] {
-            assert!(page.contains(figure), "{figure}: {page}");
-        }
-        for line in [
-            "modem_input_dc{part=\"i\"} 0.5\n",
-            "modem_input_dc{part=\"q\"} -0.25\n",
-            "modem_input_iq_gain_db 1.74",
-            "modem_input_iq_phase_degrees 0\n",
-            "modem_input_image_db -20\n",
-        ] {
-            assert!(metrics.contains(line), "{line}: {metrics}");
-        }
-        // No image that is believed.
-        let image = Complex64::default();
-        watcher.correction(Some(Correction { dc, image }));
-        let (page, metrics) = told(&watcher);
-        assert!(page.contains("image\",\"value\":null"), "{page}");
-        assert!(metrics.contains("modem_input_image_db NaN"), "{metrics}");
-    }
-
-    #[test]
-    fn the_level_is_shown_and_clipping_is_warned_of() {
-        let loud = vec![Complex32::new(1.0, 0.25); 2000];
-        let (page, metrics) = shown(&loud, FullScale::new(1.0).ok());
-        assert!(
-            page.contains("50 % of the parts are at full scale"),
-            "{page}"
-        );
-        assert!(page.contains("dBFS") && page.contains("at full scale\",\"value\":50.0"));
-        for line in [
-            "modem_input_clipped_parts_total 2000",
-            "modem_input_power_db{to=\"full-scale\"} 0.26",
-        ] {
-            assert!(metrics.contains(line), "{line}: {metrics}");
-        }
-        let (page, metrics) = shown(&loud, None);
-        assert!(
-            page.contains("all of 7 frames of the last 10 s delivered"),
-            "{page}"
-        );
-        assert!(!metrics.contains("modem_input_clipped"), "{metrics}");
-        assert!(
-            metrics.contains("modem_input_power_db{to=\"1\"} 0.26"),
-            "{metrics}"
-        );
-    }
-}
+#[path = "page_tests.rs"]
+mod tests;

@@ -20,14 +20,11 @@ const MATCHES: &str =
 /// What mends that no samples come.
 const SENDS: &str = "Does the sender send, and to this address?";
 
-/// Frames that were found and not delivered.
-pub fn lost(counts: &Counts) -> u64 {
-    counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
-}
-
 /// What there was at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
+    /// Seconds since the begin, by a clock that nobody sets.
+    pub at: f64,
     /// UNIX time.
     pub time: f64,
     /// Frames and samples.
@@ -37,10 +34,6 @@ pub struct Moment {
 }
 
 impl Moment {
-    fn frames(&self) -> u64 {
-        self.counts.delivered + lost(&self.counts)
-    }
-
     /// Frames of which a header came: what noise does not make.
     fn headers(&self) -> u64 {
         let counts = &self.counts;
@@ -53,8 +46,7 @@ impl Moment {
 pub struct Recent {
     /// The oldest first: the first is as old as what is judged, or older.
     moments: VecDeque<Moment>,
-    begun: f64,
-    /// When the first and the newest frame came, and when a sample did.
+    /// When the first and the newest frame came, and when a sample did: as [`Moment::at`].
     first: Option<f64>,
     frame: Option<f64>,
     sample: f64,
@@ -69,10 +61,9 @@ impl Recent {
         };
         Self {
             moments: VecDeque::from([first]),
-            begun,
             first: None,
             frame: None,
-            sample: begun,
+            sample: 0.0,
         }
     }
 
@@ -80,17 +71,17 @@ impl Recent {
     pub fn note(&mut self, now: Moment) {
         let last = self.newest();
         if now.headers() > last.headers() {
-            self.frame = Some(now.time);
+            self.frame = Some(now.at);
             self.first = self.first.or(self.frame);
         }
         if now.counts.samples > last.counts.samples {
-            self.sample = now.time;
+            self.sample = now.at;
         }
         self.moments.push_back(now);
         while self
             .moments
             .get(1)
-            .is_some_and(|next| now.time - next.time >= SPAN)
+            .is_some_and(|next| now.at - next.at >= SPAN)
         {
             self.moments.pop_front();
         }
@@ -101,18 +92,24 @@ impl Recent {
         self.moments.back().copied().unwrap_or_default()
     }
 
-    /// When the newest frame came, if frames have come and come no more.
+    /// The UNIX time of a moment, as the host's clock is now.
+    fn unix(&self, at: f64) -> f64 {
+        let now = self.newest();
+        now.time - (now.at - at)
+    }
+
+    /// The UNIX time at which the newest frame came, if frames have come and come no more.
     pub fn silent_since(&self) -> Option<f64> {
         let now = self.newest();
         let (first, frame) = self.first.zip(self.frame)?;
         let gaps = now.headers().saturating_sub(1).max(1);
         let quiet = (GAPS * (frame - first) / gaps as f64).clamp(QUIET.0, QUIET.1);
-        Some(frame).filter(|frame| now.time - frame > quiet)
+        (now.at - frame > quiet).then(|| self.unix(frame))
     }
 
     /// Whether samples came in the last seconds.
     pub fn samples_come(&self) -> bool {
-        self.newest().time - self.sample <= QUIET.0
+        self.newest().at - self.sample <= QUIET.0
     }
 
     /// The verdict. `level` is what is wrong with the level; of a stream that has `ended` all is
@@ -123,8 +120,8 @@ impl Recent {
             Some(first) if !ended => *first,
             _ => Moment::default(),
         };
-        let bad = lost(&now.counts) - lost(&first.counts).min(lost(&now.counts));
-        let all = now.frames() - first.frames().min(now.frames());
+        let grown = |of: fn(&Counts) -> u64| of(&now.counts).saturating_sub(of(&first.counts));
+        let (bad, all) = (grown(Counts::not_delivered), grown(Counts::frames));
         let mut causes = Vec::new();
         match ended {
             false => causes.extend(self.silence()),
@@ -134,14 +131,15 @@ impl Recent {
                     0 => ("no frame came: no samples came", SENDS),
                     _ => ("no frame came", MATCHES),
                 };
-                causes.push(cause(what, text.to_owned(), mends, self.begun, 0));
+                causes.push(cause(what, text.to_owned(), mends, self.unix(0.0), 0));
             }
             true => {}
         }
         let span = if ended { "" } else { " of the last 10 s" };
         if bad > 0 {
-            causes.extend(losses(&first, &now, bad, all, span));
+            causes.push(frames_lost(&first, &now, bad, all, span));
         }
+        causes.extend(samples_lost(&first, &now, bad, span));
         causes.extend(level.map(|text| {
             let mends = "Change the gain in front of the receiver.";
             cause(("level", State::Warning), text, mends, now.time, 0)
@@ -157,7 +155,7 @@ impl Recent {
             },
             None if all == 0 => Verdict {
                 text: "no frame in the last 10 s".to_owned(),
-                since: self.frame,
+                since: self.frame.map(|frame| self.unix(frame)),
                 ..Verdict::new(State::Warning)
             },
             None => Verdict {
@@ -177,11 +175,17 @@ impl Recent {
         match (self.frame, self.silent_since()) {
             (None, _) if self.samples_come() => {
                 let text = "no frame yet".to_owned();
-                Some(cause(what(State::Warning), text, MATCHES, self.begun, 0))
+                Some(cause(
+                    what(State::Warning),
+                    text,
+                    MATCHES,
+                    self.unix(0.0),
+                    0,
+                ))
             }
             (None, _) => {
                 let text = "no frame yet: no samples come".to_owned();
-                Some(cause(what(State::Warning), text, SENDS, self.begun, 0))
+                Some(cause(what(State::Warning), text, SENDS, self.unix(0.0), 0))
             }
             (_, None) => None,
             (_, Some(since)) if self.samples_come() => {
@@ -197,24 +201,13 @@ impl Recent {
 }
 
 /// What is known of frames that were not delivered.
-fn losses(
-    first: &Moment,
-    now: &Moment,
-    bad: u64,
-    all: u64,
-    span: &str,
-) -> impl Iterator<Item = CauseShown> {
+fn frames_lost(first: &Moment, now: &Moment, bad: u64, all: u64, span: &str) -> CauseShown {
     let grown = |of: fn(&Moment) -> u64| of(now).saturating_sub(of(first));
-    let samples = grown(|moment| moment.lost_samples);
-    let ways: [(&str, u64); 5] = [
+    let ways = [
         ("fail their check", grown(|of| of.counts.check)),
         ("have a header that cannot be", grown(|of| of.counts.mode)),
         ("have a length that cannot be", grown(|of| of.counts.length)),
         ("are cut", grown(|of| of.counts.cut)),
-        (
-            "are found and not acquired",
-            grown(|of| of.counts.not_acquired),
-        ),
     ];
     let ways = ways.into_iter().filter(|(_, count)| *count > 0);
     let ways: Vec<_> = ways.map(|(way, count)| format!("{count} {way}")).collect();
@@ -222,17 +215,23 @@ fn losses(
         "{bad} of {all} frames{span} not delivered: {}",
         ways.join(", ")
     );
-    let mends = match samples {
+    let mends = match grown(|moment| moment.lost_samples) {
         0 => "More power or a slower modulation; levels and EVM say what is wrong.",
         _ => "Samples were lost on the way: larger buffers of sockets, or another way.",
     };
-    let frames = cause(("frames-lost", State::Bad), text, mends, now.time, bad);
-    let samples = (samples > 0).then(|| {
+    cause(("frames-lost", State::Bad), text, mends, now.time, bad)
+}
+
+/// Samples that were lost on the way, also where no frame is known to be lost by it: one whose
+/// preamble was among them is not found.
+fn samples_lost(first: &Moment, now: &Moment, bad: u64, span: &str) -> Option<CauseShown> {
+    let samples = now.lost_samples.saturating_sub(first.lost_samples);
+    let state = if bad > 0 { State::Bad } else { State::Warning };
+    (samples > 0).then(|| {
         let text = format!("{samples} samples{span} were lost on the way");
         let mends = "Do sender, network and this host keep up with the rate?";
-        cause(("samples-lost", State::Bad), text, mends, now.time, samples)
-    });
-    std::iter::once(frames).chain(samples)
+        cause(("samples-lost", state), text, mends, now.time, samples)
+    })
 }
 
 fn cause(
@@ -266,6 +265,7 @@ mod tests {
             ..Counts::default()
         };
         Moment {
+            at: second as f64,
             time: 100.0 + second as f64,
             counts,
             lost_samples: 40 * check,
@@ -292,6 +292,48 @@ mod tests {
         let (_, verdict) = said(moments(20));
         assert_eq!(verdict.state, State::Well);
         assert_eq!(verdict.text, "all of 80 frames of the last 10 s delivered");
+    }
+
+    #[test]
+    fn what_looks_like_a_begin_alone_is_no_frame() {
+        let noise = |s: u64| {
+            let mut moment = at(s, 8 * s, 0, 1000 * s);
+            moment.counts.not_acquired = 3 * s;
+            moment
+        };
+        let (recent, verdict) = said((1..=20).map(noise));
+        assert_eq!(verdict.text, "all of 80 frames of the last 10 s delivered");
+        let verdict = recent.verdict(None, true);
+        assert_eq!(verdict.text, "ended: all of 160 frames delivered");
+    }
+
+    #[test]
+    fn samples_that_are_lost_are_told_where_no_frame_is_known_to_be() {
+        let gap = |s: u64| Moment {
+            lost_samples: 700 * s,
+            ..at(s, 8 * s, 0, 1000 * s)
+        };
+        let (_, verdict) = said((1..=20).map(gap));
+        let text = "7000 samples of the last 10 s were lost on the way";
+        assert_eq!((verdict.state, &verdict.text[..]), (State::Warning, text));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_changes_no_verdict() {
+        for set in [-1e6, 1e6] {
+            let moment = |s: u64| {
+                let mut moment = at(s, 8 * s.min(30), 0, 1000 * s);
+                moment.time += if s >= 20 { set } else { 0.0 };
+                moment
+            };
+            let (recent, verdict) = said((1..=29).map(moment));
+            assert_eq!(recent.silent_since(), None);
+            assert_eq!(verdict.text, "all of 80 frames of the last 10 s delivered");
+            let (_, verdict) = said((1..=40).map(moment));
+            assert_eq!(verdict.text, "no frame comes");
+            // As the clock is now.
+            assert_eq!(verdict.since, Some(130.0 + set));
+        }
     }
 
     #[test]

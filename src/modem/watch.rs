@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use karoo_fft::Fft;
 use karoo_modem::rx::{Correction, Counts, Metered, Outcome, ReceivedFrame};
@@ -22,6 +23,7 @@ const POINTS: usize = 3000;
 const FRAME: usize = FRAME_SYMBOLS * SAMPLES_PER_SYMBOL;
 /// Frames that the page's log has.
 const LINES: usize = 20;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What is to be seen.
 #[derive(Clone, Debug, Default)]
@@ -89,10 +91,10 @@ pub struct Watcher {
     most: usize,
     /// Place of the first sample that is kept.
     first: u64,
-    /// What the input's meter had seen when the level was told, and when that was.
-    metered: (Metered, f64),
     /// How many of the newest are still to come into a spectrum: blocks may be shorter than one.
     fresh: usize,
+    /// What the input's meter had seen when the level was told, and when that was.
+    metered: (Metered, Option<Instant>),
 }
 
 impl Watcher {
@@ -111,7 +113,7 @@ impl Watcher {
             most: (6 + 3 * threads) * FRAME,
             first: 0,
             fresh: 0,
-            metered: (Metered::default(), 0.0),
+            metered: (Metered::default(), None),
         }
     }
 
@@ -130,10 +132,10 @@ impl Watcher {
             self.first += surplus as u64;
         }
         self.kept.extend_from_slice(block);
-        let mut seen = self.shared.seen();
-        // With each document they begin anew.
         let fresh = (self.fresh + block.len()).min(self.kept.len());
         self.fresh = fresh % BINS;
+        let mut seen = self.shared.seen();
+        // With each document they begin anew.
         if seen.spectra >= SPECTRA as u64 || fresh < BINS {
             return;
         }
@@ -154,10 +156,11 @@ impl Watcher {
     }
 
     /// Takes the level of the input, once a second.
-    pub fn level(&mut self, meter: &InputMeter, time: f64) {
-        if time - self.metered.1 >= 1.0 {
+    pub fn level(&mut self, meter: &InputMeter, now: Instant) {
+        let told = self.metered.1;
+        if told.is_none_or(|told| now.saturating_duration_since(told) >= SECOND) {
             self.tell_level(meter);
-            self.metered.1 = time;
+            self.metered.1 = Some(now);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ground::counted;
 use karoo_modem::formats::FullScale;
@@ -290,7 +291,7 @@ pub fn receive(
         ground::lock(&sink.meter).take(&block);
         if let Some(watcher) = &mut sink.watcher {
             watcher.samples(&block);
-            watcher.level(&ground::lock(&sink.meter), unix_now());
+            watcher.level(&ground::lock(&sink.meter), Instant::now());
         }
         // Also where nothing came: threads may have frames.
         receiver.push(&block, &mut frames);
