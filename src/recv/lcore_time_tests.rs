@@ -106,6 +106,31 @@ fn what_is_not_waited_for_tells_the_time() {
     assert_eq!(settle(&mut placer, END_OF_STREAM), (Some(1000), 1));
 }
 
+/// Threads run as they like: how far another lcore of a replay is must change nothing.
+#[test]
+fn lcores_of_a_replay_do_not_look_at_each_other() {
+    for others in [0, 9000] {
+        let (memory, _receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+        let name = format!("rx_alone_{others}");
+        let (RxLcore { mut placer, .. }, _sender) = lcore(&name, &memory, 1);
+        let pool = frames(&name, 1);
+        placer.when_full = WhenFull::Wait;
+        // Nobody moves the window here.
+        placer.abort.set();
+        open(
+            &mut WindowWriter::new(WindowOf(memory.clone()), 0),
+            &memory,
+            others,
+        );
+        assert_eq!(taken_for(&mut placer, &pool, 5000), None);
+        // The source tells it.
+        placer.lane.begin();
+        placer.lane.raise(8998);
+        placer.lane.end();
+        assert_eq!(taken_for(&mut placer, &pool, 9000), Some(9000));
+    }
+}
+
 /// A window that followed single heaps of another time could not go back.
 #[test]
 fn heaps_alone_with_their_time_do_not_move_the_window() {

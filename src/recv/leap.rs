@@ -87,12 +87,16 @@ impl<T> Leaps<T> {
     }
 
     /// A heap of the present time came, of chunk `chunk`. Kept heaps near it are right: others have
-    /// told the time meanwhile. With enough heaps of the present, all other ones are wrong.
+    /// told the time meanwhile. So are those of earlier times of more than one heap, for which the
+    /// window has room now only. With enough heaps of the present, all other ones are wrong.
     pub fn note_present(&mut self, chunk: u64) -> Settled<T> {
         self.present += 1;
         let over = self.present >= PRESENT;
-        let far = |time: &mut Time<T>| time.newest.abs_diff(chunk) >= FAR;
-        let others: Vec<_> = self.times.extract_if(.., far).collect();
+        let is_other = |time: &mut Time<T>| {
+            let later = time.newest > chunk;
+            time.newest.abs_diff(chunk) >= FAR && (later || time.heaps.len() == 1)
+        };
+        let others: Vec<_> = self.times.extract_if(.., is_other).collect();
         let present = self.present;
         let right = self.part(|_| true).right;
         let mut wrong = 0;
@@ -170,6 +174,22 @@ mod tests {
         // The later two are wrong: the window could not go back from them. So is the single one.
         let right = [100, 101].into_iter().chain(0..16).collect();
         assert_eq!(leaps.keep(5000, 15), Settled { right, wrong: 3 });
+    }
+
+    /// Also where others have told the time behind the gap.
+    #[test]
+    fn a_few_heaps_before_the_present_are_right() {
+        let mut leaps = Leaps::default();
+        for (chunk, heap) in [(8000, 5), (10, 0), (11, 1), (2000, 2), (4999, 3), (8000, 6)] {
+            assert_eq!(leaps.keep(chunk, heap), nothing(0));
+        }
+        let right = vec![0, 1, 3];
+        assert_eq!(leaps.note_present(5000), Settled { right, wrong: 0 });
+        // The later ones may be a leap's; the single one is wrong as they are if they are none.
+        for _ in 2..PRESENT {
+            assert_eq!(leaps.note_present(5000), nothing(0));
+        }
+        assert_eq!(leaps.note_present(5000), nothing(3));
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl HeapPlacer {
     fn near(&self, heap: &DigitiserHeap<'_>) -> Timestamp {
         let chunk_samples = self.recv.chunk_samples as u64;
         let chunk = match self.lane.floor() {
-            0 => self.lane.foremost(),
+            0 => self.told(),
             floor => floor,
         };
         match (chunk, self.epoch) {
@@ -181,8 +181,17 @@ impl HeapPlacer {
 
     /// The newest chunk that any lcore had a heap of, as far as this one knows.
     fn newest_of_all(&self) -> Option<u64> {
-        let foremost = Some(self.lane.foremost()).filter(|&foremost| foremost > 0);
-        self.newest.max(foremost)
+        let told = Some(self.told()).filter(|&told| told > 0);
+        self.newest.max(told)
+    }
+
+    /// The floor that tells this lcore the time: of the foremost lcore, or in a replay its own,
+    /// which the source raises. How far others are there depends on which thread runs first.
+    fn told(&self) -> u64 {
+        match self.when_full {
+            WhenFull::Drop => self.lane.foremost(),
+            WhenFull::Wait => self.lane.floor(),
+        }
     }
 
     /// Keeps a heap until others of its time have come. Then all of these are placed.
