@@ -423,13 +423,16 @@ impl Output {
         let mut chunk = self.parts.pipeline.poll_finished()?;
         if let Some(chunk) = &mut chunk {
             let (of, feng_id) = (&self.parts.config, self.feng_id);
-            if let Some(pattern) = self.changes.tests.apply(chunk, of, feng_id) {
-                self.published.tell(EngineEvent::Test(TestChange {
-                    output: self.index,
-                    from: chunk.start(),
-                    pattern,
-                }));
-            }
+            let (output, published) = (self.index, &self.published);
+            self.changes
+                .tests
+                .apply(chunk, of, feng_id, |from, pattern| {
+                    published.tell(EngineEvent::Test(TestChange {
+                        output,
+                        from,
+                        pattern,
+                    }));
+                });
             let gap = self.gap(chunk);
             let tally = Tally::new(chunk, &self.parts.config, gap);
             let step = self.parts.config.batch_samples();

@@ -67,11 +67,13 @@ impl TestPattern {
         }
     }
 
-    /// Writes it over all batches of a chunk of `output`, none of whose samples is clamped.
-    fn fill(self, chunk: &mut OutputMemory, output: &OutputConfig, feng_id: u64) {
+    /// Writes it over a batch of a chunk of `output`, none of whose samples is clamped.
+    fn fill(self, chunk: &mut OutputMemory, batch: usize, output: &OutputConfig, feng_id: u64) {
         match output.sample_bits {
-            OutputBits::Eight => self.rows(chunk, output, feng_id, |parts| parts.map(|p| p as u8)),
-            OutputBits::Four => self.rows(chunk, output, feng_id, |parts| {
+            OutputBits::Eight => self.rows(chunk, batch, output, feng_id, |parts| {
+                parts.map(|part| part as u8)
+            }),
+            OutputBits::Four => self.rows(chunk, batch, output, feng_id, |parts| {
                 let [a, b, c, d] = parts.map(|part| part as u8 & 0xF);
                 [a << 4 | b, c << 4 | d]
             }),
@@ -84,6 +86,7 @@ impl TestPattern {
     fn rows<const N: usize>(
         self,
         chunk: &mut OutputMemory,
+        batch: usize,
         output: &OutputConfig,
         feng_id: u64,
         pack: impl Fn([i8; 4]) -> [u8; N],
@@ -91,26 +94,23 @@ impl TestPattern {
         let value =
             |channel, spectrum| pack(self.jones(output.sample_bits, feng_id, channel, spectrum));
         let spectra = output.spectra_per_heap();
-        let first = chunk.start().0 / output.spectrum_samples() as u64;
-        let mut of_spectra = vec![[0; N]; spectra];
+        let first = chunk.start().0 / output.spectrum_samples() as u64 + (batch * spectra) as u64;
         let span = chunk.span();
-        for stats in span.stats {
-            stats.saturated = [0; N_POL];
-        }
-        let batches = span.data.chunks_exact_mut(output.batch_bytes());
-        for (batch, data) in batches.enumerate() {
-            let first = first + (batch * spectra) as u64;
-            for (spectrum, of) in (first..).zip(&mut of_spectra) {
-                *of = value(0, spectrum);
-                of[..N / 2].fill(0);
-            }
-            let rows = data.as_chunks_mut::<N>().0.chunks_exact_mut(spectra);
-            for (channel, row) in rows.take(output.channels).enumerate() {
-                let mut of_channel = value(channel, 0);
-                of_channel[N / 2..].fill(0);
-                for (to, of_spectrum) in row.iter_mut().zip(&of_spectra) {
-                    *to = std::array::from_fn(|byte| of_channel[byte] | of_spectrum[byte]);
-                }
+        span.stats[batch].saturated = [0; N_POL];
+        let bytes = output.batch_bytes();
+        let data = &mut span.data[batch * bytes..][..bytes];
+        let of_spectra = (first..).take(spectra).map(|spectrum| {
+            let mut of = value(0, spectrum);
+            of[..N / 2].fill(0);
+            of
+        });
+        let of_spectra: Vec<_> = of_spectra.collect();
+        let rows = data.as_chunks_mut::<N>().0.chunks_exact_mut(spectra);
+        for (channel, row) in rows.take(output.channels).enumerate() {
+            let mut of_channel = value(channel, 0);
+            of_channel[N / 2..].fill(0);
+            for (to, of_spectrum) in row.iter_mut().zip(&of_spectra) {
+                *to = std::array::from_fn(|byte| of_channel[byte] | of_spectrum[byte]);
             }
         }
     }
@@ -140,7 +140,7 @@ pub struct TestRequest {
     pub samples: u64,
 }
 
-/// Which chunks of an output have a pattern.
+/// Which batches of an output have a pattern.
 #[derive(Debug, Default)]
 pub(super) struct TestSchedule {
     /// From which timestamp on what was asked for, in order.
@@ -150,7 +150,7 @@ pub(super) struct TestSchedule {
 }
 
 impl TestSchedule {
-    /// Chunks from here on are to have this, or their own values.
+    /// Batches from here on are to have this, or their own values.
     pub fn ask(&mut self, from: Timestamp, request: Option<TestRequest>) {
         // Without input no chunk takes what was asked for before.
         while self.asked.back().is_some_and(|(before, _)| *before >= from) {
@@ -159,30 +159,42 @@ impl TestSchedule {
         self.asked.push_back((from, request));
     }
 
-    /// Writes over the next chunk what it should have. Returns what changes with it: `Some(None)`
-    /// if its own values are sent again.
+    /// Writes over the batches of the next chunk what they should have, and tells from which batch
+    /// on that changes; `None` is told where an output's own values are sent again.
+    ///
+    /// All of it goes by batches that are sent: which these are does not depend on where chunks
+    /// begin.
     pub fn apply(
         &mut self,
         chunk: &mut OutputMemory,
         output: &OutputConfig,
         feng_id: u64,
-    ) -> Option<Option<TestPattern>> {
-        let start = chunk.start();
-        let before = self.active.map(|(pattern, _)| pattern);
-        while let Some((from, request)) = self.asked.front().copied() {
-            if from > start {
-                break;
+        mut tell: impl FnMut(Timestamp, Option<TestPattern>),
+    ) {
+        let step = output.batch_samples() as u64;
+        for batch in 0..chunk.batches() {
+            if !chunk.present(batch) {
+                continue;
             }
-            self.asked.pop_front();
-            // Without input the first chunk may come long after `from`.
-            self.active = request.map(|request| (request.pattern, start + request.samples));
+            let at = chunk.start() + batch as u64 * step;
+            let before = self.active.map(|(pattern, _)| pattern);
+            while let Some((from, request)) = self.asked.front().copied() {
+                if from > at {
+                    break;
+                }
+                self.asked.pop_front();
+                // Without input the first batch may come long after `from`.
+                self.active = request.map(|request| (request.pattern, at + request.samples));
+            }
+            self.active = self.active.filter(|(_, until)| at < *until);
+            let now = self.active.map(|(pattern, _)| pattern);
+            if let Some(pattern) = now {
+                pattern.fill(chunk, batch, output, feng_id);
+            }
+            if now != before {
+                tell(at, now);
+            }
         }
-        self.active = self.active.filter(|(_, until)| start < *until);
-        let now = self.active.map(|(pattern, _)| pattern);
-        if let Some(pattern) = now {
-            pattern.fill(chunk, output, feng_id);
-        }
-        (now != before).then_some(now)
     }
 }
 
@@ -244,10 +256,13 @@ mod tests {
                 (Some(None), None),
             ];
             for (i, (change, pattern)) in expected.into_iter().enumerate() {
-                chunk.begin(Timestamp(i as u64 * step));
+                let start = Timestamp(i as u64 * step);
+                chunk.begin(start);
                 chunk.span().data.fill(0x55);
                 chunk.span().stats[1].saturated = [9, 9];
-                assert_eq!(schedule.apply(&mut chunk, output, 3), change, "chunk {i}");
+                let changes = changes(&mut schedule, &mut chunk, output);
+                let change = change.map(|pattern| (start.0, pattern));
+                assert_eq!(changes, Vec::from_iter(change), "chunk {i}");
                 let clamped = chunk.stats(1).saturated;
                 let Some(pattern) = pattern else {
                     assert!(chunk.batch(1).iter().all(|byte| *byte == 0x55), "chunk {i}");
@@ -273,29 +288,54 @@ mod tests {
         }
     }
 
-    /// A pattern that was asked for before there was input lasts as long as any other.
+    /// What changes with a chunk.
+    fn changes(
+        schedule: &mut TestSchedule,
+        chunk: &mut OutputMemory,
+        output: &OutputConfig,
+    ) -> Vec<(u64, Option<TestPattern>)> {
+        let mut changes = Vec::new();
+        schedule.apply(chunk, output, 3, |at, pattern| {
+            changes.push((at.0, pattern))
+        });
+        changes
+    }
+
+    /// A pattern that was asked for before there was input lasts as long as any other, and wherever
+    /// chunks begin it is in the same batches.
     #[test]
-    fn a_pattern_begins_with_the_first_chunk_that_comes() {
+    fn a_pattern_begins_with_the_first_batch_that_is_sent() {
         let wideband = "name=w,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048";
         let config = crate::config::tests::engine(wideband, |_| {});
         let output = &config.outputs[0];
         let step = output.batch_samples() as u64;
-        let memory = OutputMemory::new(1, output.batch_bytes(), &HostAllocator::default());
-        let mut chunk = memory.unwrap();
-        let mut schedule = TestSchedule::default();
         let request = TestRequest {
             pattern: TestPattern::Ramp,
-            samples: 2 * step,
+            samples: 3 * step,
         };
-        schedule.ask(Timestamp(0), Some(request));
-        let changes = (100..104).map(|batch| {
-            chunk.begin(Timestamp(batch * step));
-            schedule.apply(&mut chunk, output, 3)
-        });
-        let ramp = Some(TestPattern::Ramp);
-        assert_eq!(
-            changes.collect::<Vec<_>>(),
-            [Some(ramp), None, Some(None), None]
-        );
+        let (begin, end) = ((101 * step, Some(TestPattern::Ramp)), (104 * step, None));
+        for batches in 1..=8 {
+            let memory =
+                OutputMemory::new(batches, output.batch_bytes(), &HostAllocator::default());
+            let mut chunk = memory.unwrap();
+            let mut schedule = TestSchedule::default();
+            schedule.ask(Timestamp(0), Some(request));
+            let (mut told, mut with) = (Vec::new(), Vec::new());
+            for first in (98..106).step_by(batches) {
+                chunk.begin(Timestamp(first * step));
+                chunk.span().data.fill(0x55);
+                for batch in 0..batches {
+                    // Some lack input.
+                    if matches!(first + batch as u64, ..101 | 103) {
+                        chunk.mark_absent(batch);
+                    }
+                }
+                told.extend(changes(&mut schedule, &mut chunk, output));
+                let has = |batch: &usize| chunk.batch(*batch).iter().any(|byte| *byte != 0x55);
+                with.extend((0..batches).filter(has).map(|batch| first + batch as u64));
+            }
+            assert_eq!(told, [begin, end], "{batches}");
+            assert_eq!(with, [101, 102], "{batches}");
+        }
     }
 }

@@ -89,7 +89,7 @@ pub struct PowerLevel {
 pub struct TestChange {
     /// Index of the output.
     pub output: usize,
-    /// Timestamp of the first chunk that has it, or no longer has it.
+    /// Timestamp of the first batch sent that has it, or no longer has it.
     pub from: Timestamp,
     /// What is sent; `None`: the output's own values.
     pub pattern: Option<TestPattern>,
