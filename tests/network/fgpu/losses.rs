@@ -357,7 +357,7 @@ fn an_lcore_that_is_robbed_of_its_cpu_is_named() {
     let rx = thread_of(telescope.engine.id(), "rx0").to_string();
     let gives_way = Command::new("renice")
         .args(["-n", "19", "-p", &rx])
-        .status();
+        .output();
     assert!(gives_way.unwrap().status.success());
     let _hog = Hog::on(last);
     let title = format!("rx0 on CPU {last} waits for its CPU for ");
