@@ -18,6 +18,9 @@ use crate::engine::FineDelay;
 const ROOM: &str = "shapes";
 /// Samples per polarisation of a pass that is timed, or one batch if that is more.
 const SAMPLES: usize = 1 << 23;
+/// Samples above which fewer spectra make a batch that is timed, down to so many spectra.
+const MOST_SAMPLES: usize = 1 << 25;
+const FEWEST_SPECTRA: usize = 32;
 /// Passes over different samples, so that none is in the L2 cache when it is read again.
 const SETS: usize = 2;
 /// Timings of one shape, whose median counts.
@@ -109,6 +112,22 @@ fn stored(cache: &Cache, shapes: &[KernelShape], key: &[u8]) -> Option<KernelSha
     named(shapes, &String::from_utf8(cache.load(ROOM, key)?).ok()?)
 }
 
+/// `output` with batches short enough to be timed: a few spectra tell which kernels are faster, and
+/// a batch of a narrow output can take gigabytes of samples.
+fn timed(output: &OutputConfig) -> OutputConfig {
+    let mut output = output.clone();
+    let long = |output: &OutputConfig| {
+        let spectra = output.spectra_per_heap();
+        output.batch_samples() > MOST_SAMPLES
+            && spectra.is_multiple_of(2)
+            && spectra / 2 >= FEWEST_SPECTRA
+    };
+    while long(&output) {
+        output.jones_per_batch /= 2;
+    }
+    output
+}
+
 /// Times all `shapes` and stores the fastest, if any of them runs.
 fn measured(
     gpu: &Arc<Gpu>,
@@ -117,6 +136,7 @@ fn measured(
     shapes: &[KernelShape],
     key: &[u8],
 ) -> Result<Option<KernelShape>, GpuError> {
+    let output = &timed(output);
     let batches = (SAMPLES / output.batch_samples()).max(1);
     let spectra = batches * output.spectra_per_heap();
     // Coarse delays, in steps of the subsampling.
@@ -134,7 +154,13 @@ fn measured(
         fine: &vec![FineDelay::default(); spectra],
         gains: &[gains.clone(), gains],
     };
-    let buffers = Buffers::new(gpu, &pass)?;
+    let buffers = match Buffers::new(gpu, &pass) {
+        Ok(buffers) => buffers,
+        Err(error) => {
+            tracing::warn!(channels = output.channels, %error, "no kernels are timed");
+            return Ok(None);
+        }
+    };
     let seconds = |shape| {
         KernelTrial::of_form(&buffers, KernelForm::Fused(shape), false)?.time(None, REPLAYS)
     };
@@ -163,6 +189,25 @@ fn measured(
 mod tests {
     use super::super::shape::FrontendInput;
     use super::*;
+    use crate::config::NarrowbandOptions;
+    use crate::config::tests::engine;
+
+    /// The most that a narrow output may ask for; others are timed as they are.
+    #[test]
+    fn batches_that_are_timed_take_little_memory() {
+        let config = engine("name=w,channels=1024,dst=239.10.1.0", |_| {});
+        let narrow: NarrowbandOptions =
+            "name=n,channels=1024,decimation=512,centre_frequency=300e6,dst=239.11.0.0+7"
+                .parse()
+                .unwrap();
+        let narrow = &narrow.into_config(1 << 20, 0, config.clock).unwrap();
+        let wide = &config.outputs[0];
+        assert_eq!(timed(wide).jones_per_batch, wide.jones_per_batch);
+        assert!(narrow.batch_samples() >= 1 << 30);
+        let short = timed(narrow);
+        assert_eq!(short.spectra_per_heap(), FEWEST_SPECTRA);
+        assert!(short.batch_samples() <= MOST_SAMPLES);
+    }
 
     #[test]
     fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
