@@ -118,6 +118,12 @@ impl BarAllocator {
         Self { store, ..self }
     }
 
+    /// Whether so many bytes can be had at this moment: what is free of the GPU's memory and of
+    /// the BAR is not told before.
+    pub(super) fn try_room(&self, bytes: u64) -> Result<(), BarError> {
+        self.vulkan.allocate(bytes).map(drop)
+    }
+
     /// Writes a page with the CPU and reads it with CUDA.
     fn probe(&self) -> Result<(), BarError> {
         let memory = self.map(Region::ALIGNMENT)?;

@@ -52,7 +52,11 @@ impl MemoryChoice {
                 let mixed = MixedAllocator::new(Box::new(bar), pinned(), bar_share);
                 (Box::new(mixed), None)
             }
-            Self::Auto => match BarAllocator::open(gpu, demand) {
+            Self::Auto => match BarAllocator::open(gpu, demand).and_then(|bar| {
+                // Other engines may have most of it.
+                bar.try_room(demand)?;
+                Ok(bar)
+            }) {
                 Ok(bar) => {
                     let why = "the CPU can write into the GPU's memory".to_owned();
                     (Box::new(bar), chosen(MemoryKind::Bar, why))
