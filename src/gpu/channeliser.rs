@@ -92,7 +92,7 @@ impl GpuChanneliser {
         let variant = KernelSet::new(&gpu, output, bits, form, spectra, config.statistics)?;
         let statistics = variant.statistics();
         let statistics = statistics
-            .map(|form| Statistics::new(&gpu, form))
+            .map(|form| Statistics::new(&streams, form))
             .transpose()?;
         let ddc = |narrowband| Ddc::new(&gpu, output, narrowband, bits, spectra);
         let ddc = output.narrowband.as_ref().map(ddc).transpose()?;

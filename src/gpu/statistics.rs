@@ -126,6 +126,9 @@ impl StatisticsBuffers {
     }
 }
 
+/// Periods that there is memory for from the start: one is on its way while the next one ends.
+const PERIODS: usize = 2;
+
 /// The sums of one pipeline, period by period.
 #[derive(Debug)]
 pub(super) struct Statistics {
@@ -149,14 +152,30 @@ struct Ended {
 }
 
 impl Statistics {
-    /// Nothing yet.
-    pub fn new(gpu: &Gpu, form: &StatisticsForm) -> Result<Self, GpuError> {
+    /// Nothing yet. Memory for two periods is there from the start: to get some while the GPU
+    /// works takes milliseconds.
+    pub fn new(streams: &Streams, form: &StatisticsForm) -> Result<Self, GpuError> {
+        let gpu = streams.gpu();
+        let event = || {
+            streams.event().map_err(|source| GpuError::Driver {
+                what: "make an event",
+                source,
+            })
+        };
+        let ended = |_| -> Result<Ended, GpuError> {
+            Ok(Ended {
+                sums: gpu.pinned("statistics", NUMBERS * form.channels)?,
+                spectra: 0,
+                summed: event()?,
+                done: event()?,
+            })
+        };
         Ok(Self {
             buffers: StatisticsBuffers::new(gpu, form)?,
             spectra: 0,
             chunks: 0,
             ended: VecDeque::new(),
-            spare: Vec::new(),
+            spare: (0..PERIODS).map(ended).collect::<Result<_, _>>()?,
         })
     }
 
