@@ -13,7 +13,7 @@ use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source, Wit
 
 use super::fresh::Fresh;
 use super::{board, spectra, tables, time};
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, OutputConfig};
 use crate::control::fgpu::RequestRecord;
 use crate::engine::steer::{ControlHandle, Published};
 use crate::engine::{InputStatistics, OutputStatistics};
@@ -342,26 +342,30 @@ impl Source for EnginePage {
     }
 
     fn array(&mut self, name: &str) -> Option<Array> {
-        let mut outputs = self.parts.config.outputs.iter().enumerate();
-        let found = outputs.find_map(|(index, output)| {
-            let of: fn(&OutputStatistics, usize) -> Vec<f64> =
-                match name.strip_prefix(&output.name[..])? {
-                    "" => spectra::powers,
-                    ".kurtosis" => spectra::kurtosis,
-                    _ => return None,
-                };
-            Some((index, of))
-        });
+        let found = array_of(&self.parts.config.outputs, name);
         let board = self.parts.published.statistics();
-        let Some((index, of)) = found else {
+        let Some((index, values)) = found else {
             let input = board
                 .input()
                 .filter(|of| name == spectra::SNAPSHOT && of.has_samples())?;
             return Some(spectra::snapshot_array(&input));
         };
         let statistics = board.output(index)?;
-        Some(spectra::array([0, 1].map(|pol| of(&statistics, pol))))
+        Some(spectra::array([0, 1].map(|pol| values(&statistics, pol))))
     }
+}
+
+/// A value for each channel of one polarisation.
+type Values = fn(&OutputStatistics, usize) -> Vec<f64>;
+
+/// Which output's values the array of this name has, and which values.
+fn array_of(outputs: &[OutputConfig], name: &str) -> Option<(usize, Values)> {
+    let find = |name: &str| outputs.iter().position(|output| output.name == name);
+    // A stream's own name may end as that of its kurtosis would.
+    if let Some(index) = find(name) {
+        return Some((index, spectra::powers));
+    }
+    Some((find(name.strip_suffix(".kurtosis")?)?, spectra::kurtosis))
 }
 
 #[cfg(test)]
@@ -369,6 +373,27 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn arrays_are_found_whatever_streams_are_called() {
+        let output = |name: &str| {
+            let wideband = format!("name={name},channels=64,dst=239.10.1.0");
+            crate::config::tests::engine(&wideband, |_| {})
+                .outputs
+                .remove(0)
+        };
+        let outputs = ["w", "w.kurtosis", "v"].map(output);
+        let kurtosis: Values = spectra::kurtosis;
+        let found = |name: &str| {
+            let (index, values) = array_of(&outputs, name)?;
+            Some((index, std::ptr::fn_addr_eq(values, kurtosis)))
+        };
+        assert_eq!(found("w"), Some((0, false)));
+        assert_eq!(found("w.kurtosis"), Some((1, false)));
+        assert_eq!(found("w.kurtosis.kurtosis"), Some((1, true)));
+        assert_eq!(found("v.kurtosis"), Some((2, true)));
+        assert_eq!((found("x"), found("v.power")), (None, None));
+    }
 
     #[test]
     fn rates_do_not_depend_on_a_clock_that_is_set() {
