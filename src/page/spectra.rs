@@ -9,6 +9,9 @@ use crate::engine::{InputStatistics, OutputStatistics};
 /// Points of a curve, at most: as many as a wide screen has.
 const POINTS: usize = 1024;
 
+/// Bars of a histogram, at most.
+const BINS: usize = 1024;
+
 /// Samples that a trace shows, at most.
 const SAMPLES: usize = 512;
 
@@ -123,17 +126,23 @@ pub fn array(values: [Vec<f64>; N_POL]) -> Array {
     }
 }
 
-/// How often each value of the digitiser came.
+/// How often each value of the digitiser came, or each range of values where there are more than a
+/// screen shows.
 pub fn histogram(statistics: &InputStatistics, clock: SampleClock) -> Panel {
-    let bins = statistics.histogram[0].len();
+    let values = statistics.histogram[0].len();
+    let each = values.div_ceil(BINS).next_power_of_two();
     let series = statistics.histogram.iter().zip(POLS);
     let series = series.map(|(counts, name)| HistogramSeries {
         name: name.to_owned(),
-        counts: counts.clone(),
+        counts: counts
+            .chunks(each)
+            .map(|counts| counts.iter().sum())
+            .collect(),
     });
     let body = Body::Histogram {
-        first: -(bins as f64 / 2.0),
-        step: 1.0,
+        // The middle of the first range.
+        first: -(values as f64 / 2.0) + (each - 1) as f64 / 2.0,
+        step: each as f64,
         unit: "counts of the digitiser".to_owned(),
         series: series.collect(),
         time: Some(statistics.end.unix(clock)),

@@ -136,6 +136,42 @@ fn the_level_of_a_full_square_is_three_decibels() {
     );
 }
 
+/// Of a digitiser of 10 bits each value has a bar, of one of 16 bits each 64 values.
+#[test]
+fn a_histogram_has_as_many_bars_as_a_screen_shows() {
+    let clock = SampleClock {
+        adc_sample_rate: 1e9,
+        sync_time: 0.0,
+    };
+    for (bits, each) in [(10, 1), (16, 64)] {
+        let mut histogram = vec![1; 1 << bits];
+        histogram[0] = 1000;
+        let statistics = InputStatistics {
+            start: Timestamp(0),
+            end: Timestamp(1),
+            histogram: [histogram.clone(), histogram.clone()],
+            snapshot_start: Timestamp(0),
+            snapshot: Default::default(),
+        };
+        let live::Body::Histogram {
+            first,
+            step,
+            series,
+            ..
+        } = spectra::histogram(&statistics, clock).body
+        else {
+            panic!("no histogram");
+        };
+        let counts = &series[1].counts;
+        assert_eq!((counts.len(), step), (1024, f64::from(each)));
+        assert_eq!(counts.iter().sum::<u64>(), histogram.iter().sum::<u64>());
+        assert_eq!((counts[0], counts[1]), (999 + each as u64, each as u64));
+        // The mean of the values in the first bar.
+        let lowest = -f64::from(1 << (bits - 1));
+        assert_eq!(first, lowest + f64::from(each - 1) / 2.0);
+    }
+}
+
 #[test]
 fn raw_samples_are_shown_in_part_and_whole_as_an_array() {
     let statistics = InputStatistics {
