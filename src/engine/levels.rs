@@ -16,6 +16,8 @@ const SPECTRA_FOR_GAINS: u64 = 10_000;
 /// were seen in a polarisation of zeros beside one with noise. The quantisation of a digitiser of
 /// 16 bits is 98 dB below a sine of full scale.
 const ROUNDING: f64 = 1e-12;
+/// Above this, noise alone would have many channels flagged: 0.7 % with 2, 6 % with 4.
+const MOST_OVERSAMPLING: f64 = 1.5;
 
 /// Channels of one polarisation whose kurtosis noise alone rarely has.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,10 +70,14 @@ impl OutputStatistics {
     }
 
     /// Channels with something else than noise. `None` for fewer spectra than
-    /// [`kurtosis::LEAST_SPECTRA`].
+    /// [`kurtosis::LEAST_SPECTRA`], and of outputs with more than three spectra in two transforms'
+    /// time: their spectra have too much in common for thresholds of independent ones.
     ///
     /// Channel 0 of a wideband output is left out: its numbers are real, and so is its noise.
     pub fn kurtosis_flags(&self, pol: usize, output: &OutputConfig) -> Option<KurtosisFlags> {
+        if output.oversampling.ratio() > MOST_OVERSAMPLING {
+            return None;
+        }
         let thresholds = Thresholds::new(self.spectra, kurtosis::THREE_SIGMA)?;
         let first = usize::from(output.narrowband.is_none());
         let estimates = self.kurtosis(pol).enumerate().skip(first);
@@ -270,10 +276,15 @@ mod tests {
         let flags = flags.kurtosis_flags(1, &config.outputs[0]).unwrap();
         assert_eq!((&flags.channels[..], flags.of), (&[17, 40][..], 63));
         assert_eq!(flags.share(), 2.0 / 63.0);
-        assert_eq!(
-            statistics(2, channels).kurtosis_flags(1, &config.outputs[0]),
-            None
-        );
+        let flags = |spectra, ratio: &str| {
+            let wideband = format!("{wideband},oversampling={ratio}");
+            let config = crate::config::tests::engine(&wideband, |_| {});
+            statistics(spectra, channels.clone()).kurtosis_flags(1, &config.outputs[0])
+        };
+        assert_eq!(flags(2, "1"), None);
+        assert!(flags(spectra, "4/3").is_some());
+        // Of noise alone, one channel in 17 would be flagged with 4, and one in three with 16.
+        assert_eq!((flags(spectra, "2"), flags(spectra, "16")), (None, None));
     }
 
     #[test]
