@@ -36,6 +36,16 @@ pub enum DelayError {
         most = DelaySeconds::MOST_DELAY
     )]
     Delay(f64),
+    /// The phase would turn by more than half a turn from sample to sample, which is another rate.
+    #[error(
+        "phase rate {value} rad/s must be between -{most} and {most} rad/s: half a turn each ADC sample"
+    )]
+    PhaseRate {
+        /// What was asked for, in rad/s.
+        value: f64,
+        /// The most at this sample rate.
+        most: f64,
+    },
     /// The model would begin before the first sample.
     #[error("start {0} (ADC samples) is before the sync time; the earliest is 0")]
     Start(i64),
@@ -131,6 +141,10 @@ impl LinearDelay {
         }
         if model.rate.is_finite() && model.rate <= -1.0 {
             return Err(DelayError::Rate(model.rate));
+        }
+        let (value, most) = (model.phase_rate, PI * clock.adc_sample_rate);
+        if value.is_finite() && value.abs() > most {
+            return Err(DelayError::PhaseRate { value, most });
         }
         Self::new(
             start.round_ties_even() as i64,
@@ -420,6 +434,14 @@ mod tests {
             let seconds = DelaySeconds { delay, ..seconds };
             let model = LinearDelay::from_seconds(clock, seconds);
             assert_eq!(model.is_ok(), taken, "{delay}");
+        }
+        for (phase_rate, taken) in [(-3.14e6, true), (3.15e6, false), (-1e308, false)] {
+            let seconds = DelaySeconds {
+                phase_rate,
+                ..seconds
+            };
+            let model = LinearDelay::from_seconds(clock, seconds);
+            assert_eq!(model.is_ok(), taken, "{phase_rate}");
         }
         for (rate, taken) in [(0.9, true), (-0.9, true), (1.0, false), (-1.0, false)] {
             let seconds = DelaySeconds { rate, ..seconds };
