@@ -4,7 +4,7 @@ use std::fmt;
 
 use ground::IdlePolicy;
 
-use super::{EnginePlan, HostPlan, Role};
+use super::{EnginePlan, HostPlan, Lcore, Role};
 use crate::topology::{Machine, PciDevice};
 
 impl fmt::Display for HostPlan {
@@ -143,8 +143,28 @@ impl HostPlan {
         };
         let (rx, tx) = (
             cpus(|role| matches!(role, Role::Rx(_))),
-            cpus(|role| matches!(role, Role::Tx(0))),
+            cpus(|role| matches!(role, Role::Tx(_))),
         );
+        let modest = |lcore: &&Lcore| lcore.role.is_modest();
+        let all = self.engines.iter().flat_map(|engine| &engine.lcores);
+        let meets = |cpu| {
+            all.clone()
+                .filter(modest)
+                .filter(|other| other.cpu == cpu)
+                .count()
+                > 1
+        };
+        let shares = engine
+            .lcores
+            .iter()
+            .filter(modest)
+            .any(|lcore| meets(lcore.cpu));
+        // A named CPU is all tx lcores' and shared with none.
+        let named = match tx.contains(',') || shares {
+            true => String::new(),
+            false => format!(" --send-affinity {tx}"),
+        };
+        let share = if shares { " --share-cpus" } else { "" };
         let on_node = |engines: &[EnginePlan]| {
             engines
                 .iter()
@@ -154,13 +174,65 @@ impl HostPlan {
         let slot = match on_node(&self.engines) {
             1 => String::new(),
             together => format!(
-                ", or --engine-slot {}/{together}",
+                ", or --engine-slot {}/{together}{share}",
                 on_node(&self.engines[..number])
             ),
         };
-        writeln!(
-            f,
-            "  as options: --recv-affinity {rx} --send-affinity {tx}{slot}"
-        )
+        writeln!(f, "  as options: --recv-affinity {rx}{named}{share}{slot}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::placement::{Wishes, plan};
+    use crate::topology::Machine;
+
+    /// The options of an engine of a plan for machines that have CPUs for all.
+    fn options(wishes: &Wishes, engines: usize) -> Vec<String> {
+        let machine = Machine::unknown(&(0..16).collect());
+        let plan = plan(
+            &machine,
+            &vec![wishes.clone(); engines],
+            &machine.online(),
+            None,
+        );
+        let text = plan.to_string();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.split_once("as options: "));
+        lines.map(|(_, options)| options.to_owned()).collect()
+    }
+
+    /// A CPU that is named is all tx lcores' and no other's.
+    #[test]
+    fn options_lead_to_the_plan_that_they_stand_in() {
+        let wishes = Wishes {
+            rx: vec![None],
+            tx_lcores: 1,
+            ..Wishes::default()
+        };
+        let one = options(&wishes, 1);
+        assert!(one[0].contains("--recv-affinity ") && one[0].contains(" --send-affinity "));
+        assert!(!one[0].contains("--share-cpus"), "{one:?}");
+        let two = Wishes {
+            tx_lcores: 2,
+            ..wishes.clone()
+        };
+        let two = options(&two, 1);
+        assert!(!two[0].contains("--send-affinity"), "{two:?}");
+        let shared = Wishes {
+            shares_cpus: true,
+            ..wishes
+        };
+        for line in options(&shared, 2) {
+            assert!(!line.contains("--send-affinity"), "{line}");
+            let [own, slot] = line.split(", or ").collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            assert!(
+                own.ends_with(" --share-cpus") && slot.ends_with("/2 --share-cpus"),
+                "{line}"
+            );
+        }
     }
 }
