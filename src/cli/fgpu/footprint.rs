@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 
 use super::FgpuArgs;
 use crate::assembly::{Available, BackendKind, Demand, DemandError};
-use crate::config::{Decision, FgpuConfig, SendConfig};
+use crate::config::{Decision, EngineConfig, FgpuConfig, SendConfig};
 use crate::fgpu::Interfaces;
 use crate::gpu::MemoryChoice;
 use crate::memory::MemoryKind;
@@ -20,13 +20,15 @@ const FEWEST_JONES: usize = 1 << 20;
 /// How an engine is to be run, as far as memory depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
+    /// Of receive chunks, as the host's memory counts them.
     kind: MemoryKind,
-    on_gpu: bool,
+    /// As the GPU's memory counts them, one of these.
+    on_gpu: &'static [MemoryKind],
 }
 
 impl Setting {
-    /// What the options ask for, on a host that has a GPU or not. Where it is free, receive chunks
-    /// are counted as the host's.
+    /// What the options ask for, on a host that has a GPU or not. Where the choice is free, receive
+    /// chunks are counted as the host's, and of a GPU's memory what takes more.
     pub fn of(args: &FgpuArgs, has_gpu: bool) -> Self {
         let on_gpu = match args.backend {
             BackendKind::Cpu => false,
@@ -37,13 +39,25 @@ impl Setting {
             true => MemoryChoice::Bar,
             false => args.memory,
         };
-        let kind = match memory {
-            _ if !on_gpu => MemoryKind::Host,
-            MemoryChoice::Bar => MemoryKind::Bar,
-            MemoryChoice::Mixed => MemoryKind::Mixed,
-            MemoryChoice::Auto | MemoryChoice::Pinned => MemoryKind::Pinned,
+        Self::new(memory, on_gpu)
+    }
+
+    fn new(memory: MemoryChoice, on_gpu: bool) -> Self {
+        let (kind, on_gpu): (_, &[_]) = match memory {
+            _ if !on_gpu => (MemoryKind::Host, &[]),
+            MemoryChoice::Bar => (MemoryKind::Bar, &[MemoryKind::Bar]),
+            MemoryChoice::Mixed => (MemoryKind::Mixed, &[MemoryKind::Mixed]),
+            MemoryChoice::Pinned => (MemoryKind::Pinned, &[MemoryKind::Pinned]),
+            MemoryChoice::Auto => (MemoryKind::Pinned, &[MemoryKind::Pinned, MemoryKind::Bar]),
         };
         Self { kind, on_gpu }
+    }
+
+    /// What is taken of a GPU's memory, at most; `None` where the CPU computes.
+    fn demands_on_gpu(self, engine: &EngineConfig, spare_chunks: usize) -> Option<Vec<Demand>> {
+        let kinds = self.on_gpu.iter();
+        let demands = kinds.map(|&kind| Demand::on_gpu(engine, spare_chunks, kind));
+        demands.max_by_key(|demands| Demand::sum(demands))
     }
 }
 
@@ -65,15 +79,15 @@ impl Footprint {
         spare_chunks: usize,
         workers: usize,
     ) -> Self {
-        let Setting { kind, on_gpu } = setting;
         let engine = &config.engine;
-        let mut host = Demand::on_host(engine, spare_chunks, workers, kind);
+        let mut host = Demand::on_host(engine, spare_chunks, workers, setting.kind);
         host.extend(interfaces.demands(config));
         host.extend_from_slice(beside);
-        host.extend(Demand::of_process(on_gpu));
+        let gpu = setting.demands_on_gpu(engine, spare_chunks);
+        host.extend(Demand::of_process(gpu.is_some()));
         Self {
             host,
-            gpu: on_gpu.then(|| Demand::on_gpu(engine, spare_chunks, kind)),
+            gpu,
             available: Available::now(),
         }
     }
@@ -177,4 +191,30 @@ fn list(f: &mut fmt::Formatter<'_>, place: &str, demands: &[Demand]) -> fmt::Res
 
 fn mib(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A free choice may come to either kind of memory, and is told by the one that takes more.
+    #[test]
+    fn a_gpu_has_room_for_either_choice() {
+        for chunk_samples in [1 << 20, 1 << 25] {
+            let config = crate::config::tests::engine("name=w,channels=1024,dst=239.10.1.0", |c| {
+                c.recv.chunk_samples = chunk_samples;
+            });
+            let most = |memory| {
+                let demands = Setting::new(memory, true).demands_on_gpu(&config, 3);
+                Demand::sum(&demands.unwrap())
+            };
+            let [auto, bar, pinned] =
+                [MemoryChoice::Auto, MemoryChoice::Bar, MemoryChoice::Pinned].map(most);
+            assert_eq!(auto, bar.max(pinned), "{chunk_samples}");
+            assert_ne!(bar, pinned);
+        }
+        let config = crate::config::tests::engine("name=w,channels=1024,dst=239.10.1.0", |_| {});
+        let on_cpu = Setting::new(MemoryChoice::Auto, false).demands_on_gpu(&config, 3);
+        assert!(on_cpu.is_none());
+    }
 }
