@@ -386,24 +386,35 @@ impl fmt::Display for Telemetry {
             f.write_char('\n')?;
         }
         for queue in &self.queues {
-            writeln!(
+            let (full, empty) = (self.percent(queue.full), self.percent(queue.empty));
+            write!(
                 f,
-                "{} -> {}: full {:.1} %, empty {:.1} % of the time, {} of {} blocks in it",
-                queue.from,
-                queue.to,
-                self.percent(queue.full),
-                self.percent(queue.empty),
-                queue.fill.median,
-                queue.capacity
+                "{} -> {}: full {full:.1} %, empty {empty:.1} % of the time",
+                queue.from, queue.to
             )?;
+            match queue.fill.count {
+                0 => writeln!(f)?,
+                _ => writeln!(
+                    f,
+                    ", {} of {} blocks in it",
+                    queue.fill.median, queue.capacity
+                )?,
+            }
         }
         for note in &self.notes {
             writeln!(f, "{note}")?;
         }
+        let latency = self.latency;
+        if latency.count == 0 {
+            return writeln!(
+                f,
+                "latency not measured: there are no inputs, or too few blocks"
+            );
+        }
         writeln!(
             f,
             "latency {} ns, 99 % {} ns, 99.999 % {} ns, at most {} ns",
-            self.latency.median, self.latency.p99, self.latency.p99_999, self.latency.most
+            latency.median, latency.p99, latency.p99_999, latency.most
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use karoo_flow::run::{Limit, Telemetry};
+use karoo_flow::run::{Limit, QueueTelemetry, Telemetry};
 use karoo_flow::{Builder, Executor, Settings, Type};
 
 use crate::executor::samples;
@@ -36,6 +36,20 @@ fn telemetry() -> Telemetry {
     let reader = Box::new(std::io::Cursor::new(input));
     let run = executor.prepare(vec![reader], vec![Box::new(std::io::sink())]);
     run.unwrap().run().unwrap().telemetry
+}
+
+#[test]
+fn what_was_not_measured_is_not_told_as_nothing() {
+    let nothing = Telemetry {
+        queues: vec![QueueTelemetry::default()],
+        ..Telemetry::default()
+    };
+    let text = nothing.to_string();
+    assert!(text.contains("latency not measured"), "{text}");
+    assert!(!text.contains("blocks in it"), "{text}");
+    let text = telemetry().to_string();
+    assert!(!text.contains("not measured"), "{text}");
+    assert!(text.contains("blocks in it"), "{text}");
 }
 
 /// The fields of a line as RFC 4180 has them.
