@@ -5,7 +5,7 @@
 //! start, so a layout that gets through one round runs for ever, and one that does not stands
 //! still.
 
-use super::layout::{Edge, Layout, MAX_BLOCK};
+use super::layout::{Edge, Layout, MAX_BLOCK, Turn};
 use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
 
@@ -14,6 +14,9 @@ const MAX_STEPS: u64 = 1 << 22;
 
 struct Play<'a> {
     layout: &'a Layout,
+    /// The queues that each part reads, and those that it writes.
+    reads: Vec<Vec<usize>>,
+    writes: Vec<Vec<usize>>,
     /// Ticks done by each part.
     done: Vec<u64>,
     /// Whether a part has computed a step and not sent it.
@@ -53,11 +56,21 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
         .fold(0, u128::saturating_add);
     if steps > MAX_STEPS.into() {
         let text = "the blocks of its queues have no common round that is short enough to be \
-                    checked: give them sizes that divide one another";
+                    checked: give them sizes that divide one another, shorter blocks or longer \
+                    steps, or partitions fewer copies";
         return Err(Problems::one(Cause::Limit, name, text));
     }
+    let of = |end: fn(&Edge) -> usize| {
+        let mut all = vec![Vec::new(); layout.parts.len()];
+        for (index, edge) in layout.edges.iter().enumerate() {
+            all[end(edge)].push(index);
+        }
+        all
+    };
     let mut play = Play {
         layout,
+        reads: of(|edge| edge.to),
+        writes: of(|edge| edge.from),
         done: vec![0; layout.parts.len()],
         sending: vec![false; layout.parts.len()],
         full: layout.edges.iter().map(|edge| edge.initial).collect(),
@@ -128,22 +141,13 @@ impl Play<'_> {
         let copies = |edge: usize| layout.edges[edge].transfer.copies();
         let starts = |edge: usize| begin.is_multiple_of(layout.edges[edge].block);
         let ends = |edge: usize| end.is_multiple_of(layout.edges[edge].block);
-        let passes = |edge: &Edge, writes: bool| {
-            let (own, turn) = if writes {
-                (edge.from, edge.writes)
-            } else {
-                (edge.to, edge.reads)
-            };
-            own == part && turn.has(begin / edge.block)
+        let passing = |own: &[usize], turn: fn(&Edge) -> Turn| -> Vec<usize> {
+            let passes = |edge: &Edge| turn(edge).has(begin / edge.block);
+            let own = own.iter().copied();
+            own.filter(|&edge| passes(&layout.edges[edge])).collect()
         };
-        let of = |writes: bool| {
-            let edges = layout.edges.iter().enumerate();
-            edges
-                .filter(move |(_, edge)| passes(edge, writes))
-                .map(|(index, _)| index)
-                .collect::<Vec<usize>>()
-        };
-        let (ins, outs) = (of(false), of(true));
+        let ins = passing(&self.reads[part], |edge| edge.reads);
+        let outs = passing(&self.writes[part], |edge| edge.writes);
         if !self.sending[part] {
             let ready = ins.iter().all(|&edge| !starts(edge) || self.full[edge] > 0)
                 && outs
