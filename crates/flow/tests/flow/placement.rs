@@ -51,6 +51,30 @@ fn blocks_of_long_samples_are_short() {
     }
 }
 
+/// Imaginary parts lie in a block by themselves, each part in whole cache lines.
+#[test]
+fn queues_of_complex_numbers_have_the_bytes_that_their_plan_says() {
+    let g = Builder::new("complex");
+    let x = g.input("x", Type::F32.complex());
+    g.output("y", x.fir([0.5; 9]).fir([0.5; 9]));
+    let graph = g.build().unwrap();
+    let cores = Cores::alike(vec![0, 1], 1.0, 1000.0);
+    let wishes = Wishes {
+        block: Some(3),
+        ..Wishes::default()
+    };
+    let plan = plan(&graph, &Costs::guessed(&graph), &cores, &wishes).unwrap();
+    let executor = Executor::new(&graph, settings(&plan, &graph)).unwrap();
+    assert!(plan.queues.iter().all(|queue| queue.bytes == 128), "{plan}");
+    assert!(
+        executor
+            .shape()
+            .queues
+            .iter()
+            .all(|queue| queue.bytes == 128)
+    );
+}
+
 #[test]
 fn a_loop_is_split_with_blocks_that_its_delay_holds_twice() {
     let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
