@@ -101,7 +101,7 @@ impl Context {
         let two = |bytes: &mut Vec<u8>, words: u64| bytes.extend(words.to_be_bytes());
         let mut body = Vec::with_capacity(CONTEXT_BYTES - HEADER_BYTES);
         one(&mut body, fields);
-        // DIFI's reference point 0x64: the frequencies below are those of the antenna's side.
+        // DIFI's reference point 0x64: the intermediate frequency.
         one(&mut body, 0x64);
         two(&mut body, fixed(self.bandwidth));
         two(&mut body, 0);

@@ -12,6 +12,8 @@ mod field {
     pub const KIND: u32 = 28;
     pub const HAS_CLASS: u32 = 1 << 27;
     pub const HAS_TRAILER: u32 = 1 << 26;
+    /// Of a context, that its time is not that of one sample; DIFI wants it.
+    pub const GENERAL_TIME: u32 = 1 << 24;
     pub const SECONDS_KIND: u32 = 22;
     pub const FRACTION_KIND: u32 = 20;
     pub const COUNT: u32 = 16;
@@ -150,8 +152,13 @@ impl<'a> Packet<'a> {
         let head = self.kind.code() << field::KIND
             | field::HAS_CLASS
             | 1 << field::SECONDS_KIND
+        let time = match self.kind {
+            PacketKind::Data => 0,
+            PacketKind::Context => field::GENERAL_TIME,
+        };
             | 2 << field::FRACTION_KIND
             | u32::from(self.count & 15) << field::COUNT
+            | time
             | u32::from(words);
         let [high, low] = [32, 0].map(|shift| (self.time.picoseconds >> shift) as u32);
         let head = [

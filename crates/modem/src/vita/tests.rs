@@ -54,8 +54,8 @@ fn packets_have_the_words_of_the_standard() {
     let packets = packets(&samples(361), 80e6);
     let sizes: Vec<_> = packets.iter().map(Vec::len).collect();
     assert_eq!(sizes, [CONTEXT_BYTES, 28 + 1440, 28 + 4]);
-    // Context: type 4, class, UTC, picoseconds, count 0, 27 words.
-    assert_eq!(packets[0][..4], [0x48, 0x60, 0x00, 0x1b]);
+    // Context: type 4, class, general time, UTC, picoseconds, count 0, 27 words.
+    assert_eq!(packets[0][..4], [0x49, 0x60, 0x00, 0x1b]);
     assert_eq!(packets[0][4..12], [0, 0, 0, 7, 0x00, 0x6a, 0x62, 0x1e]);
     assert_eq!(packets[0][12..16], [0, 0, 0, 1]);
     assert_eq!(packets[0][28..32], [0xfb, 0xb9, 0x80, 0x00]);
