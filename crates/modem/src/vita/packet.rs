@@ -55,7 +55,9 @@ pub enum PacketError {
     #[error("no class of DIFI (OUI 6A-62-1E): found {0:06x}")]
     Class(u32),
     /// Without a time by which samples can be placed.
-    #[error("times of kinds {seconds} and {fraction}: UTC (1) and picoseconds (2) are read")]
+    #[error(
+        "times of kinds {seconds} and {fraction}: seconds (1 UTC, 2 GPS, 3 others) and picoseconds (2) are read"
+    )]
     Time {
         /// Kind of the seconds.
         seconds: u32,
@@ -119,7 +121,8 @@ impl<'a> Packet<'a> {
         }
         let seconds = head >> field::SECONDS_KIND & 3;
         let fraction = head >> field::FRACTION_KIND & 3;
-        if (seconds, fraction) != (1, 2) {
+        // Whatever seconds count from: samples are placed by differences.
+        if seconds == 0 || fraction != 2 {
             return Err(PacketError::Time { seconds, fraction });
         }
         let picoseconds = u64::from(word(bytes, 5)) << 32 | u64::from(word(bytes, 6));
@@ -149,16 +152,16 @@ impl<'a> Packet<'a> {
         if !size.is_multiple_of(4) {
             return;
         }
-        let head = self.kind.code() << field::KIND
-            | field::HAS_CLASS
-            | 1 << field::SECONDS_KIND
         let time = match self.kind {
             PacketKind::Data => 0,
             PacketKind::Context => field::GENERAL_TIME,
         };
+        let head = self.kind.code() << field::KIND
+            | field::HAS_CLASS
+            | time
+            | 1 << field::SECONDS_KIND
             | 2 << field::FRACTION_KIND
             | u32::from(self.count & 15) << field::COUNT
-            | time
             | u32::from(words);
         let [high, low] = [32, 0].map(|shift| (self.time.picoseconds >> shift) as u32);
         let head = [

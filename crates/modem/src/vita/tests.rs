@@ -245,6 +245,20 @@ fn packets_that_come_twice_do_not_begin_the_stream_anew() {
     assert_eq!((reader.counts().late, reader.counts().restarts), (40, 0));
 }
 
+/// DIFI also has the times of GPS (2), and of other epochs (3).
+#[test]
+fn seconds_may_count_from_any_time() {
+    let sent = samples(3600);
+    for kind in [1, 2, 3] {
+        let (mut reader, mut back) = (reader(), Vec::new());
+        for mut packet in packets(&sent, 80e6) {
+            packet[1] = packet[1] & 0x3f | kind << 6;
+            reader.push(&packet, &mut back).unwrap();
+        }
+        assert!(back == sent, "{kind}");
+    }
+}
+
 #[test]
 fn what_cannot_be_used_is_counted_by_its_cause() {
     let packets = packets(&samples(360), 80e6);
@@ -258,6 +272,7 @@ fn what_cannot_be_used_is_counted_by_its_cause() {
         (0, 0x58, "packet type 5"),
         (0, 0x10, "no class"),
         (1, 0x50, "kinds 1 and 1"),
+        (1, 0x20, "kinds 0 and 2"),
         (2, 0xff, "of a packet that has"),
         (9, 0x00, "no class"),
         (20, 0xff, "fewer than"),
@@ -269,7 +284,7 @@ fn what_cannot_be_used_is_counted_by_its_cause() {
     }
     let counts = reader.counts();
     assert_eq!((counts.without_rate, counts.other_streams), (1, 1));
-    assert_eq!((counts.refused, counts.samples), (6, 0));
+    assert_eq!((counts.refused, counts.samples), (7, 0));
 }
 
 proptest! {

@@ -50,7 +50,7 @@ impl SampleRate {
     }
 }
 
-/// A time: seconds since 1970, and picoseconds.
+/// A time: seconds since 1970, or whatever a stream's sender counts from, and picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketTime {
     /// Whole seconds.
