@@ -153,6 +153,26 @@ fn a_signal_ends_a_file_behind_what_has_come_and_says_so() {
 }
 
 #[test]
+fn a_signal_ends_who_waits_for_the_reader_of_a_pipe() {
+    let room = Room::new(10);
+    let [message, air, pipe] = ["message", "air.cf32", "pipe"].map(|name| room.at(name));
+    mkfifo(Path::new(&pipe), Mode::S_IRWXU).unwrap();
+    for args in [
+        ["tx", "-i", &message, "-o", &pipe],
+        ["channel", "-i", &air, "-o", &pipe],
+        ["rx", "-i", &air, "-o", &pipe],
+        ["rx", "-i", &air, "--soft", &pipe],
+        ["link", "-i", &message, "-o", &pipe],
+    ] {
+        let child = started(&[&["modem"][..], &args].concat());
+        listens(&child);
+        interrupt(&child);
+        let output = child.wait_with_output().unwrap();
+        refused(&output, 1, "stopped before a reader came");
+    }
+}
+
+#[test]
 fn a_signal_ends_what_sends_into_a_pipe_behind_a_frame() {
     let room = Room::new(10);
     let message = room.at("message");

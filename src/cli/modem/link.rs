@@ -214,8 +214,8 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     let payload = args.modulation.payload_bytes();
     let at_once = is_standard(&args.input);
     let messages = messages(&args.input, args.repeat, payload, at_once)?;
-    let output = NewOutput::payloads(&args.output)?;
     let mut watch = Watch::start(args.http)?;
+    let output = NewOutput::payloads(&args.output, watch.stop())?;
     watch.end_after(&args.end)?;
     let output = Some(output.begin()?);
 

@@ -246,11 +246,11 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let output = args
         .output
         .as_deref()
-        .map(NewOutput::payloads)
+        .map(|path| NewOutput::payloads(path, watch.stop()))
         .transpose()?;
     let soft = args.soft.as_deref();
     let soft = soft
-        .map(|path| NewOutput::file("--soft", path))
+        .map(|path| NewOutput::file("--soft", path, watch.stop()))
         .transpose()?;
     // All can be opened: what was in files goes.
     let output = output.map(NewOutput::begin).transpose()?;

@@ -50,7 +50,7 @@ pub fn write(
     stop: &Stop,
 ) -> Result<Output, Failure> {
     if !is_standard(path) {
-        return Output::create(path, format, scale);
+        return Output::create(path, format, scale, stop);
     }
     let sink = Address::Standard.writer(stop);
     let sink = sink.map_err(|error| Failure::data(format!("--output -: {error}")))?;
@@ -261,11 +261,12 @@ impl Output {
         }
     }
 
-    /// Opens a file of samples.
+    /// Opens a file of samples. A named pipe waits for its reader until `stop` is set.
     pub fn create(
         path: &Path,
         format: Option<SampleFormat>,
         scale: FullScale,
+        stop: &Stop,
     ) -> Result<Output, Failure> {
         let paths = RecordingPaths::of(path);
         let format = match &paths {
@@ -274,7 +275,8 @@ impl Output {
         };
         let data = paths.as_ref().map_or(path, |paths| &paths.data);
         let failed = |error| Failure::data(format!("--output {}: {error}", data.display()));
-        let sink: Box<dyn Write> = Box::new(BufWriter::new(File::create(data).map_err(failed)?));
+        let sink = Address::File(data.to_owned()).writer(stop);
+        let sink: Box<dyn Write> = sink.map_err(failed)?;
         let full_scale = (format == SampleFormat::Ci16).then_some(scale);
         Ok(Output {
             path: data.to_owned(),

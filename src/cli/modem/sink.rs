@@ -1,11 +1,14 @@
 //! What becomes of received frames.
 
+use std::fs;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ground::counted;
+use karoo_flow::adapters::{Address, Stop};
 use karoo_modem::formats::FullScale;
 use karoo_modem::graph::Received;
 use karoo_modem::rx::{Counts, Outcome, ReceivedFrame, Receiver, RxConfig};
@@ -101,36 +104,52 @@ pub struct Sink {
 pub struct NewOutput {
     option: &'static str,
     name: String,
-    file: Option<NewFile>,
+    to: To,
+}
+
+/// Where it is.
+enum To {
+    Standard,
+    File(NewFile),
+    /// A named pipe, whose reader has come.
+    Pipe(Box<dyn Write>),
 }
 
 impl NewOutput {
     /// Opens where payloads go, a file or standard output.
-    pub fn payloads(path: &Path) -> Result<NewOutput, Failure> {
+    pub fn payloads(path: &Path, stop: &Stop) -> Result<NewOutput, Failure> {
         match is_standard(path) {
             true => Ok(NewOutput {
                 option: "--output",
                 name: path.display().to_string(),
-                file: None,
+                to: To::Standard,
             }),
-            false => NewOutput::file("--output", path),
+            false => NewOutput::file("--output", path, stop),
         }
     }
 
-    /// Opens a file that an option names.
-    pub fn file(option: &'static str, path: &Path) -> Result<NewOutput, Failure> {
+    /// Opens a file that an option names. A named pipe waits for its reader until `stop` is set.
+    pub fn file(option: &'static str, path: &Path, stop: &Stop) -> Result<NewOutput, Failure> {
         let name = path.display().to_string();
         let failed = |error| Failure::data(format!("{option} {name}: {error}"));
-        let file = Some(NewFile::open(path).map_err(failed)?);
-        Ok(NewOutput { option, name, file })
+        let is_pipe = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
+        let to = match is_pipe {
+            true => {
+                let pipe = Address::File(path.to_owned()).writer(stop);
+                To::Pipe(pipe.map_err(failed)?)
+            }
+            false => To::File(NewFile::open(path).map_err(failed)?),
+        };
+        Ok(NewOutput { option, name, to })
     }
 
     /// Begins to write it.
     pub fn begin(self) -> Result<Payloads, Failure> {
-        let NewOutput { option, name, file } = self;
-        let output: Box<dyn Write> = match file {
-            None => Box::new(io::stdout()),
-            Some(file) => {
+        let NewOutput { option, name, to } = self;
+        let output: Box<dyn Write> = match to {
+            To::Standard => Box::new(io::stdout()),
+            To::Pipe(pipe) => Box::new(BufWriter::new(pipe)),
+            To::File(file) => {
                 let failed = |error| Failure::data(format!("{option} {name}: {error}"));
                 Box::new(BufWriter::new(file.begin().map_err(failed)?))
             }

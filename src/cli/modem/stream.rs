@@ -324,7 +324,7 @@ impl Destination {
                 return Err(Failure::usage(why));
             }
             let mut output = match place.file() {
-                Some(path) => Output::create(path, format, scale)?,
+                Some(path) => Output::create(path, format, scale, stop)?,
                 None => {
                     let sink = address.writer(stop);
                     let sink = sink.map_err(|error| Failure::data(failed(&error)))?;
