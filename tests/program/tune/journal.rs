@@ -34,6 +34,34 @@ fn what_was_refused_once_is_tried_again() {
     assert_eq!(server.file("proc/sys/vm/swappiness"), "0\n");
 }
 
+/// Somebody else may have changed it since.
+#[test]
+fn what_was_refused_is_not_undone() {
+    let server = Recorded::new(&host::record("milan"));
+    let boot = server.file("proc/sys/kernel/random/boot_id");
+    let boot = boot.trim();
+    let line = |path: &str, refused: bool| {
+        format!(
+            r#"{{"entry":"e","target":{{"at":"value","path":"{path}"}},"old":"7","new":"0","boot":"{boot}","refused":{refused}}}"#
+        )
+    };
+    let [swap, watchdog] = ["/proc/sys/vm/swappiness", "/proc/sys/kernel/nmi_watchdog"];
+    let lines = [
+        line(swap, false),
+        line(swap, true),
+        line(watchdog, false),
+        line(watchdog, true),
+        line(watchdog, false),
+    ];
+    let journal = server.state.path().join("journal.jsonl");
+    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let before = server.file(&swap[1..]);
+    server.ended(0, &["revert"]);
+    assert_eq!(server.file(&swap[1..]), before);
+    // The second time it was done.
+    assert_eq!(server.file(&watchdog[1..]), "7\n");
+}
+
 /// However far an apply came, revert undoes it: the journal's growth is cut off, in the middle of a
 /// line too.
 #[test]

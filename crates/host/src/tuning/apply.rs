@@ -141,12 +141,15 @@ pub fn revert(
 /// all.
 fn originals(records: &[Record]) -> Vec<Record> {
     let mut originals: Vec<Record> = Vec::new();
-    for record in records.iter().filter(|record| !record.refused) {
-        let same = |other: &Record| {
+    for (number, record) in records.iter().enumerate() {
+        let same = |other: &&Record| {
             other.target == record.target
                 && (record.target.survives_reboot() || other.boot == record.boot)
         };
-        if !originals.iter().any(same) {
+        // What the system refused was not changed, but for a file that may be cut off.
+        let next = records[number + 1..].iter().find(same);
+        let was_refused = !record.target.survives_reboot() && next.is_some_and(|next| next.refused);
+        if !record.refused && !was_refused && !originals.iter().any(|other| same(&other)) {
             originals.push(record.clone());
         }
     }
