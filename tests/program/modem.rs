@@ -178,6 +178,31 @@ fn the_majority_of_ber_has_two_names_of_which_one_is_shown() {
 }
 
 #[test]
+fn the_report_of_ber_names_the_original_algorithms() {
+    let folder = tempdir().unwrap();
+    let report = folder.path().to_str().unwrap();
+    let ber = ["modem", "ber", "--mod", "bpsk", "--eb-n0", "9"];
+    let more = ["--frames", "1", "--report", report];
+    let page = |algorithms: &[&str]| {
+        karoo_ok(ber.iter().chain(&more).chain(algorithms));
+        fs::read_to_string(folder.path().join("report.html")).unwrap()
+    };
+    let words = [
+        "the original's acquisition, 100 samples",
+        "least mean squares",
+    ];
+    let own = page(&[]);
+    assert!(words.iter().all(|word| !own.contains(word)), "{own}");
+    let acquisition = ["--acquisition", "original", "--feedback", "100"];
+    let original = page(&[&acquisition[..], &["--equaliser", "lms"]].concat());
+    let original = original.replace("&apos;", "'");
+    assert!(
+        words.iter().all(|word| original.contains(word)),
+        "{original}"
+    );
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_the_way_out() {
     let folder = tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Args;
 use karoo_modem::channel::{ChannelSettings, Profile};
-use karoo_modem::rx::{ModeVote, RxConfig};
+use karoo_modem::rx::{Acquisition, Equaliser, ModeVote, RxConfig};
 use karoo_modem::theory::required_eb_n0;
 use karoo_modem::trials::{Trial, TrialPoint, run_trials};
 use karoo_modem::waveform::Modulation;
@@ -247,6 +247,12 @@ impl BerArgs {
             self.profile,
             self.taps,
         );
+        if let Acquisition::Original { feedback } = self.algorithms.acquisition() {
+            setting += &format!(" · the original's acquisition, {feedback} samples of feedback");
+        }
+        if self.algorithms.equaliser() == Equaliser::MeanSquares {
+            setting += " · least mean squares";
+        }
         if let Some(faults) = self.front_end.words() {
             setting += &format!(" · {faults}");
         }
