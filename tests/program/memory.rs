@@ -1,5 +1,7 @@
-//! Memory of a replay: bounded by the chunk settings, whatever the capture's length.
+//! Memory of a replay: bounded by the chunk settings, whatever the capture's length. And that of a
+//! graph with long samples.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -64,4 +66,26 @@ fn a_longer_capture_needs_no_more_memory() {
         long <= allowed,
         "{long} bytes, {short} for a quarter of the capture"
     );
+}
+
+/// Constants are written out for all samples of a step: of 512 these would take 3 GiB.
+#[test]
+fn long_constants_take_no_more_than_their_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.toml");
+    let input = "name = \"long\"\nnode = [{ path = \"s0\", kind = \"input\", of = \"f64\" },\n";
+    let sum = |number: usize| {
+        let (last, next) = (number - 1, number);
+        format!(
+            "{{ path = \"c{next}\", kind = \"constant\", of = \"f64[65536]\", value = 1 }},\n\
+             {{ path = \"s{next}\", kind = \"sum\", signs = \"++\", from = [\"s{last}\", \"c{next}\"] }},\n"
+        )
+    };
+    let sums: String = (1..=12).map(sum).collect();
+    let output = "{ path = \"one\", kind = \"select\", indices = [0], from = [\"s12\"] },\n\
+                  { path = \"y\", kind = \"output\", from = [\"one\"] }]\n";
+    fs::write(&path, [input, &sums, output].concat()).unwrap();
+    let path = path.to_str().unwrap();
+    let peak = run(&["flow", "check", path, "--block", "1024", "--guess"]);
+    assert!(peak < 1 << 30, "{} MiB", peak >> 20);
 }

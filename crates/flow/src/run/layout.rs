@@ -22,8 +22,9 @@ pub(super) const OUT: usize = 1;
 
 /// The most ticks of one block or of one round of all rates.
 pub(super) const MAX_BLOCK: u64 = 1 << 22;
-/// Bytes of the signals of one step that are still near.
+/// Bytes of the signals of one step that are still near, and of one signal where that is found out.
 const NEAR: u64 = 256 << 10;
+const LOOKED_AT: u64 = 16 * NEAR;
 
 /// Bytes of a queue of the outside that may hold more blocks than it is asked to, and how many.
 const OUTSIDE: usize = 32 << 10;
@@ -298,6 +299,10 @@ impl Layout {
     /// Makes the steps of parts shorter whose signals would not stay near.
     pub fn stay_near(&mut self) {
         for part in self.parts.iter_mut().skip(OUT + 1) {
+            // Constants are written out for all samples: of long ones not many.
+            let of_tick = |shape: &Shape| shape.lane_bytes() as u64 / shape.period;
+            let longest = part.shapes.iter().map(of_tick).max().unwrap_or(0);
+            part.limit_step(LOOKED_AT / longest.max(1));
             let bytes = super::plan::Plan::new(part, Level::PORTABLE, false).bytes();
             if bytes > NEAR {
                 part.limit_step(
