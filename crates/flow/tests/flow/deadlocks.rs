@@ -169,3 +169,19 @@ proptest! {
         }
     }
 }
+
+/// What goes round in it is looked at no further than one pass over it could do.
+#[test]
+fn a_loop_of_20000_gains_has_an_executor() {
+    let g = Builder::new("long");
+    let x = g.input("x", Type::F32);
+    let past = g.feedback("past", Type::F32, 1, 0);
+    let mut wire = x + past.out();
+    for _ in 0..20_000 {
+        wire = wire.gain(0.99);
+    }
+    past.close(wire);
+    g.output("y", wire);
+    let graph = g.build().unwrap();
+    Executor::new(&graph, Settings::default()).unwrap();
+}

@@ -61,21 +61,23 @@ impl Planning<'_> {
             return None;
         }
         let looped = Looped { carried, writers };
-        let turns = self.made(&looped, *looped.writers.get(&carried)?)?;
-        (turns.len() <= TURNS).then_some((carried, turns))
+        let turns = self.made(&looped, *looped.writers.get(&carried)?, TURNS)?;
+        Some((carried, turns))
     }
 
-    /// The operations from the number one sample ago to a run.
-    fn turns(&self, looped: &Looped, reg: Reg) -> Option<Vec<Turn<Reg>>> {
+    /// The operations from the number one sample ago to a run, if they are `most` at most.
+    fn turns(&self, looped: &Looped, reg: Reg, most: usize) -> Option<Vec<Turn<Reg>>> {
         let (root, ago) = self.place(reg);
         if root == looped.carried {
             // What it is now is not known yet.
             return (ago == 1).then(Vec::new);
         }
-        self.made(looped, looped.writers.get(&root)?)
+        self.made(looped, looped.writers.get(&root)?, most)
     }
 
-    fn made(&self, looped: &Looped, op: &Op<Reg>) -> Option<Vec<Turn<Reg>>> {
+    fn made(&self, looped: &Looped, op: &Op<Reg>, most: usize) -> Option<Vec<Turn<Reg>>> {
+        // No further: a loop may be as long as its graph is large.
+        let most = most.checked_sub(1)?;
         let outer = |reg: Reg| !looped.writers.contains_key(&self.place(reg).0);
         let before = |reg: Reg| self.place(reg) == (looped.carried, 1);
         let link = |with: With, a: Reg| {
@@ -139,7 +141,7 @@ impl Planning<'_> {
             }
             _ => return None,
         };
-        let mut turns = self.turns(looped, reg)?;
+        let mut turns = self.turns(looped, reg, most)?;
         turns.push(turn);
         Some(turns)
     }
