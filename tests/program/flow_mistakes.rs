@@ -335,6 +335,22 @@ fn a_graph_without_nodes_is_not_run() {
     refused(&karoo(["flow", "bench", "graph", &none, "--guess"]), 1, why);
 }
 
+/// It would go on for ever, and what its partitions do would reach nobody.
+#[test]
+fn a_graph_without_ends_is_not_run() {
+    let room = Room::new();
+    let counter = "[[node]]\npath = \"c\"\nkind = \"counter\"\nperiod = 9\noutput = \"u8\"\n";
+    let closed = room.with("closed.toml", &format!("name = \"closed\"\n{counter}"));
+    let why = "closed.toml: the graph has neither inputs nor outputs";
+    refused(&karoo(["flow", "run", &closed, "--limit", "9"]), 1, why);
+    refused(
+        &karoo(["flow", "bench", "graph", &closed, "--guess"]),
+        1,
+        why,
+    );
+    karoo_ok(["flow", "check", &closed, "--guess"]);
+}
+
 #[test]
 fn a_plan_beyond_the_memory_of_a_run_is_none() {
     let room = Room::new();
