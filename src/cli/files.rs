@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
@@ -113,6 +113,15 @@ impl Identity {
             }
         }
     }
+}
+
+/// Whether a path leads to standard output, where it is a pipe or a file: what is printed there would
+/// be among what is written by the path, or over it.
+pub fn is_stdout(path: &Path) -> bool {
+    let file = |about: fs::Metadata| (about.dev(), about.ino());
+    let own = fs::metadata("/proc/self/fd/1");
+    let own = own.ok().filter(|own| !own.file_type().is_char_device());
+    own.is_some_and(|own| fs::metadata(path).is_ok_and(|there| file(there) == file(own)))
 }
 
 /// A file that is made anew once all else is in order: what is in it stays there until then.

@@ -54,7 +54,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
-use files::{Files, NewFile};
+use files::{Files, NewFile, is_stdout};
 use log::LogFormat;
 
 use crate::config::heading;

@@ -8,7 +8,7 @@ use dsp::power::dbfs_words;
 use ground::counted;
 use katcp::reading::unix_now;
 
-use super::{Failure, Files, colour, examples, log};
+use super::{Failure, Files, colour, examples, is_stdout, log};
 use crate::assembly::StageError;
 use crate::config::{
     CaptureOptions, ConfigError, Decision, EngineOptions, heading, with_output_keys,
@@ -124,8 +124,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.report {
         write_report(folder, &report, &spectra).map_err(Failure::data)?;
     }
-    if !args.quiet {
-        summarise(&report, args);
+    match is_stdout(&args.output) {
+        _ if args.quiet => {}
+        true => eprintln!("{}", summary(&report, args, colour::on_stderr())),
+        false => println!("{}", summary(&report, args, colour::on_stdout())),
     }
     let verdict = Verdict::of(&report);
     if verdict.grade == Grade::Nothing {
@@ -169,26 +171,31 @@ fn check(args: &ReplayArgs) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn summarise(report: &RunReport, args: &ReplayArgs) {
+/// What came of it, for a terminal or not.
+fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
+    let mut lines = Vec::new();
     let input = &report.input;
     for note in &report.capture_notes {
-        println!("capture    {note}");
+        lines.push(format!("capture    {note}"));
     }
-    println!("backend    {}", report.backend);
+    lines.push(format!("backend    {}", report.backend));
     // The one choice that is made while it runs.
     for chosen in report.chosen.iter().filter(|c| c.option == "--backend") {
-        println!("           picked {} ({})", chosen.value, chosen.why);
+        lines.push(format!(
+            "           picked {} ({})",
+            chosen.value, chosen.why
+        ));
     }
     for (pol, counts) in input.pols.iter().enumerate() {
         let power = counts
             .power_dbfs
             .map_or(String::new(), |dbfs| format!(", {}", dbfs_words(dbfs, 2)));
-        println!(
+        lines.push(format!(
             "input {pol}    {}, {} missing, {} clipped{power}",
             counted(counts.heaps, "heap"),
             counts.missing_heaps,
             counted(counts.clipped_samples, "sample")
-        );
+        ));
     }
     let dropped: u64 = input.drops.values().sum();
     let causes: Vec<_> = input
@@ -201,13 +208,13 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
     } else {
         format!(": {}", causes.join(", "))
     };
-    println!(
+    lines.push(format!(
         "datagrams  {}, {dropped} not placed{causes}",
         input.datagrams
-    );
+    ));
     for output in &report.outputs {
         let counts = &output.counts;
-        println!(
+        lines.push(format!(
             "{:10} {} of {}, {} sent, {} not sent, {} and {} samples clipped",
             counts.name,
             counts.batches,
@@ -216,33 +223,37 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
             output.skipped_heaps,
             counts.clipped_samples[0],
             counts.clipped_samples[1]
-        );
+        ));
     }
     if let Some(requests) = &report.requests {
-        println!(
+        lines.push(format!(
             "requests   {}, {} failed, {} behind the last batch; {} changes, which held the engine up for {:.1} µs at most",
             requests.replies.len(),
             requests.failed,
             requests.behind,
             requests.applied,
             requests.stalls.max * 1e6
-        );
+        ));
     }
-    println!(
+    lines.push(format!(
         "rate       {:.1} Msample/s per polarisation, {:.3} of real time",
         report.rate.samples_per_second * 1e-6,
         report.rate.realtime
-    );
+    ));
     let verdict = Verdict::of(report);
     let style = match verdict.grade {
         Grade::Good => colour::GOOD,
         Grade::Losses => colour::DOUBTFUL,
         Grade::Nothing => colour::BAD,
     };
-    let headline = colour::paint(style, &verdict.headline, colour::on_stdout());
-    println!("verdict    {headline}");
-    println!("written    {}", args.output.display());
+    let headline = colour::paint(style, &verdict.headline, on_terminal);
+    lines.push(format!("verdict    {headline}"));
+    lines.push(format!("written    {}", args.output.display()));
     if let Some(folder) = &args.report {
-        println!("report     {}", folder.join("report.html").display());
+        lines.push(format!(
+            "report     {}",
+            folder.join("report.html").display()
+        ));
     }
+    lines.join("\n")
 }

@@ -37,6 +37,24 @@ fn file(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+/// The summary goes to standard error then.
+#[test]
+fn a_capture_that_goes_through_a_pipe_has_nothing_else_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, capture) = (folder.path().join("out.pcap"), data("tones-8bit.pcap"));
+    let replay = |to: &str| {
+        let capture = capture.to_str().unwrap();
+        let output = karoo(["replay", capture, "--output", to, "--wideband", WIDEBAND]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        output
+    };
+    replay(out.to_str().unwrap());
+    let piped = replay("/dev/stdout");
+    assert!(piped.stdout == std::fs::read(&out).unwrap(), "other bytes");
+    let told = String::from_utf8_lossy(&piped.stderr);
+    assert!(told.contains("\nverdict    "), "{told}");
+}
+
 #[test]
 fn unusable_captures_are_data_errors() {
     let folder = tempfile::tempdir().unwrap();
