@@ -9,7 +9,7 @@ use std::str::FromStr;
 use karoo_flow::adapters::{Address, Stop};
 use karoo_flow::{Graph, NodeId};
 
-use crate::cli::{Failure, NewFile};
+use crate::cli::{Failure, NewFile, is_stdout};
 use crate::flow::{PortReader, PortWriter, open};
 use crate::ports::{KeptPorts, PORT_SCHEME, PortAddress};
 
@@ -31,6 +31,14 @@ impl End {
         match self {
             End::Plain(Address::File(path)) => Some(path),
             _ => None,
+        }
+    }
+
+    /// Whether samples go to standard output, by whatever name.
+    pub fn is_stdout(&self) -> bool {
+        match self {
+            End::Plain(Address::Standard) => true,
+            end => end.file().is_some_and(is_stdout),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ground::counted;
 use ground::files::read_text;
-use karoo_flow::adapters::{Address, Stop};
+use karoo_flow::adapters::Stop;
 use karoo_flow::place::{Plan, PlanError, rate_in_words};
 use karoo_flow::run::{Handle, Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, Settings};
@@ -152,9 +152,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut serving = Serving::start(sockets, level)?;
     let mut table = args.telemetry.as_ref().map(Table::new).transpose()?;
     let stop = Stop::new();
-    let has_stdout = outputs
-        .iter()
-        .any(|(_, address)| *address == Some(End::Plain(Address::Standard)));
+    let mut ends = outputs.iter().flat_map(|(_, end)| end);
+    let has_stdout = ends.any(End::is_stdout);
 
     let done = AtomicBool::new(false);
     // Whoever connects later waits for this; signals end it.
