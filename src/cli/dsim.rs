@@ -14,7 +14,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
-use super::{Failure, Files, examples};
+use super::{Failure, Files, NewFile, examples};
 use crate::assembly::{Demand, stop_on_signal};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
@@ -395,10 +395,9 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let new_truth = args.truth.as_deref().filter(|path| !path.exists());
     // Opened before hours of writing.
     let truth_file = args.truth.as_deref().map(|path| {
-        let mut options = fs::File::options();
-        let file = options.write(true).create(true).truncate(false).open(path);
         let failed = |error| Failure::data(format!("cannot write --truth {path:?}: {error}"));
-        file.map(|file| (path, file)).map_err(failed)
+        let file = NewFile::open(path).map_err(failed)?;
+        Ok::<_, Failure>((path, file))
     });
     let truth_file = truth_file.transpose()?;
     let ledger = Ledger::default();
@@ -417,7 +416,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         counted(samples, "sample"),
         counted(ledger.borrow().len() as u64, "fault"),
     );
-    if let Some((path, mut file)) = truth_file {
+    if let Some((path, file)) = truth_file {
         let truth = Truth {
             bits: args.sample_bits,
             heap_samples: args.heap_samples,
@@ -435,10 +434,10 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         };
         let text = to_json(&truth).map_err(Failure::data)?;
         let failed = |error| Failure::data(format!("cannot write --truth {path:?}: {error}"));
-        let write = file
-            .set_len(0)
-            .and_then(|()| file.write_all(text.as_bytes()));
-        write.map_err(failed)?;
+        let written = file
+            .begin()
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(failed)?;
     }
     Ok(())
 }

@@ -354,6 +354,18 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
     }
 }
 
+/// What there is behind a name may be a pipe, which has nothing to be emptied of.
+#[test]
+fn the_truth_goes_through_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let capture = capture.to_str().unwrap();
+    let truth = ["--samples", "4096", "--truth", "/dev/stdout"];
+    let truth = karoo_ok(["dsim", "--output", capture].iter().chain(&truth));
+    let truth: Value = serde_json::from_str(&truth).unwrap();
+    assert_eq!(truth["samples"], 4096);
+}
+
 #[test]
 fn one_polarisation_alone_makes_no_batches() {
     let folder = tempfile::tempdir().unwrap();
