@@ -105,6 +105,21 @@ fn each_mistake_is_answered_with_what_was_meant() {
     }
 }
 
+/// The CPU that is not there is told by what measures, which would take minutes on a large host.
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_cores_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, new) = (folder.path().to_str().unwrap(), folder.path().join("a/new"));
+    for (output, told) in [(path, "--output"), (new.to_str().unwrap(), "--cpus 1023")] {
+        let cores = ["bench", "cores", "--cpus", "0,1023", "--output", output];
+        let output = karoo(cores);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.starts_with(&format!("error: {told}")), "{text}");
+    }
+    assert!(!new.exists(), "it is made of what was measured");
+}
+
 /// An engine of these options, which ends before it has an interface.
 fn engine(options: &[&str]) -> Output {
     let usual = [

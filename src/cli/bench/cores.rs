@@ -1,8 +1,8 @@
 //! `karoo bench cores`: how far apart CPUs are.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use clap::Args;
 use ground::os::allowed_cpus;
@@ -10,7 +10,7 @@ use host::topology::{CpuList, Machine, Root};
 use indicatif::ProgressBar;
 
 use crate::bench::cores::{Tables, measure};
-use crate::cli::{Failure, examples};
+use crate::cli::{Failure, NewFile, examples};
 use crate::report::document::to_json_line;
 
 /// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the
@@ -43,6 +43,11 @@ pub fn run(args: &CoresArgs) -> Result<(), Failure> {
         Some(cpus) => cpus.iter().collect(),
         None => allowed_cpus(),
     };
+    let failed =
+        |path: &Path, error| Failure::usage(format!("--output {}: {error}", path.display()));
+    if let Some(path) = &args.output {
+        check(path).map_err(|error| failed(path, error))?;
+    }
     let bar = match args.json {
         true => ProgressBar::hidden(),
         false => ProgressBar::new(0),
@@ -55,15 +60,24 @@ pub fn run(args: &CoresArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     let times = times.map_err(Failure::usage)?;
     let text = to_json_line(&times).map_err(Failure::data)?;
-    if let Some(path) = &args.output {
-        let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
-        let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
-        folder.map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-        fs::write(path, &text).map_err(failed)?;
-    }
     match args.json {
         true => println!("{text}"),
         false => print!("{}", Tables(&times)),
     }
-    Ok(())
+    match &args.output {
+        Some(path) => fs::write(path, &text).map_err(|error| failed(path, error)),
+        None => Ok(()),
+    }
+}
+
+/// Finds out whether a file can be written, before minutes of measurements, and makes its folder.
+fn check(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
+    folder.map_or(Ok(()), fs::create_dir_all)?;
+    match fs::metadata(path) {
+        Ok(about) if about.is_file() || about.is_dir() => NewFile::open(path).map(drop),
+        // The reader of a pipe would see an end.
+        Ok(_) => Ok(()),
+        Err(_) => NewFile::open(path).and_then(|_| fs::remove_file(path)),
+    }
 }
