@@ -225,6 +225,13 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
         .reads("--program", args.program.as_deref())
         .writes_into("--report", args.report.as_deref(), &REPORT_FILES)
         .check()?;
+    if let Some(folder) = &args.report {
+        // Before the measurements, so that a wrong folder is refused at once and not behind them.
+        fs::create_dir_all(folder).map_err(|error| {
+            let (folder, rule) = (folder.display(), format!("cannot be made: {error}"));
+            Failure::usage(ConfigError::new("--report", folder, rule, "name a folder"))
+        })?;
+    }
     let begun = Instant::now();
     let stop = StopFlag::default();
     stop_on_signal(&stop, None);

@@ -214,6 +214,11 @@ fn requirements_are_listed_and_others_refused() {
             "at least 64",
         ),
         (&["--program", "/nowhere/karoo"][..], "/nowhere/karoo"),
+        // Before anything is measured.
+        (
+            &["--report", "/dev/null/folder"][..],
+            "--report /dev/null/folder",
+        ),
         (&narrow[..], "--list"),
         (&rate[..], "cannot be used with '--adc-sample-rate"),
     ] {
