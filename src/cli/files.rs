@@ -115,8 +115,8 @@ impl Identity {
     }
 }
 
-/// Whether a path leads to standard output, where it is a pipe or a file: what is printed there would
-/// be among what is written by the path, or over it.
+/// Whether a path leads to standard output, where it is a pipe or a file: what is printed there
+/// would be among what is written by the path, or over it.
 pub fn is_stdout(path: &Path) -> bool {
     let file = |about: fs::Metadata| (about.dev(), about.ino());
     let own = fs::metadata("/proc/self/fd/1");

@@ -21,8 +21,8 @@ pub(super) enum End {
     Core(usize),
 }
 
-/// A queue with its signals: bytes for each tick, and ticks of delay that it may absorb. Complex ones
-/// are two of half the bytes.
+/// A queue with its signals: bytes for each tick, and ticks of delay that it may absorb. Complex
+/// ones are two of half the bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     pub from: End,
