@@ -263,9 +263,14 @@ impl Line<'_> {
             || self.lossy.contains(&Cause::MissingHeaps)
             || self.lossy.contains(&Cause::OnePolarisation)
             || self.lossy.contains(&Cause::NoInput);
-        let (why, mends) = match missing {
-            true => ("a part of their input is missing", ""),
-            false => (
+        let jumped = self.lossy.contains(&Cause::TimeJumped);
+        let (why, mends) = match (jumped, missing) {
+            (true, _) => (
+                "nothing was sampled for most of their time",
+                "see time-jumped",
+            ),
+            (false, true) => ("a part of their input is missing", ""),
+            (false, false) => (
                 "their input is gone when it is their turn",
                 "look for delays that jump, or that differ by more than `--max-delay-diff`",
             ),

@@ -305,6 +305,15 @@ fn time_that_jumps_ahead_is_told_from_missing_heaps() {
     assert_eq!(stages(&said, Cause::WrongTime)[0].1, LossStage::Begins);
 }
 
+/// So what would have come of them was not lost by missing input.
+#[test]
+fn output_of_time_that_was_jumped_over_lacks_no_input() {
+    let said = jumped(10, |counts| counts.outputs[0].not_sent += 5000);
+    let not_sent = text(&said, Cause::NotSent, LossStage::Begins);
+    let expected = "5 000 of w: nothing was sampled for most of their time: see time-jumped";
+    assert!(not_sent.ends_with(expected), "{not_sent}");
+}
+
 #[test]
 fn a_digitiser_that_another_one_jumped_away_from_is_not_late() {
     let mut engine = Engine::at_work();
