@@ -10,6 +10,9 @@ use super::settings::Patience;
 
 /// The longest sleep. Bells end it earlier; this only bounds what a missed one could cost.
 const NAP: Duration = Duration::from_millis(10);
+/// Threads for each CPU that sleep so long. With more of them all sleep longer: to wake and find
+/// nothing would take all of the CPUs.
+const NAPPING: usize = 100;
 
 /// How often a thread lets others have its CPU before it sleeps, where threads share CPUs.
 const YIELDS: usize = 2;
@@ -21,13 +24,17 @@ pub(super) struct Bell {
     thread: OnceLock<Thread>,
     /// There are more threads than CPUs: what this one waits for may need its CPU.
     crowded: bool,
+    /// The longest sleep.
+    nap: Duration,
 }
 
 impl Bell {
-    /// The bell of a thread that shares CPUs with others, or not.
-    pub fn new(crowded: bool) -> Bell {
+    /// The bell of one of so many threads on so many CPUs.
+    pub fn new(threads: usize, cpus: usize) -> Bell {
+        let share = threads.div_ceil(NAPPING * cpus.max(1));
         Bell {
-            crowded,
+            crowded: threads > cpus,
+            nap: NAP * share.max(1) as u32,
             ..Bell::default()
         }
     }
@@ -80,9 +87,23 @@ impl Bell {
             self.asleep.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             if !ready() {
-                std::thread::park_timeout(NAP);
+                std::thread::park_timeout(self.nap);
             }
             self.asleep.store(false, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_are_many_sleep_longer() {
+        let nap = |threads, cpus| Bell::new(threads, cpus).nap.as_millis();
+        assert_eq!(
+            [nap(1, 1), nap(4, 2), nap(200, 2), nap(5000, 2)],
+            [10, 10, 10, 250]
+        );
     }
 }

@@ -64,7 +64,7 @@ impl Control {
     /// `busy`: how many threads end the run, once all have done so ([`Control::finish`]).
     pub fn new(parts: usize, limit: Option<u64>, busy: usize) -> Control {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-        let bell = |_| Arc::new(Bell::new(parts > cpus));
+        let bell = |_| Arc::new(Bell::new(parts, cpus));
         Control {
             stop: AtomicBool::new(false),
             quit: AtomicBool::new(false),
