@@ -31,7 +31,9 @@ fn a_signal_leaves_no_part_of_a_capture() {
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.pcap");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+        // The tests may have been started by nohup themselves.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_karoo")]);
         let child = writing(&mut command, &path);
         assert!(listens(&child, "SigCgt:", number));
         let sent = Command::new("kill")
