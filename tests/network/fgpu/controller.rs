@@ -127,7 +127,13 @@ fn what_the_controller_starts_fits_what_it_gives() {
     assert_eq!(code, 0, "{text}\n{log}");
     let (host, gpu) = (stated(&text, "host"), stated(&text, "GPU, at most"));
     assert!((1300..1700).contains(&host), "{text}");
-    assert!((600..1600).contains(&gpu), "{text}");
+    // Receive chunks may come to be in it.
+    assert!((1600..2000).contains(&gpu), "{text}");
+    let (_, text, _) = plan(&cable, 1700, &["--backend=cuda", "--memory=pinned"]).unwrap();
+    assert!(
+        (600..1600).contains(&stated(&text, "GPU, at most")),
+        "{text}"
+    );
     assert!(
         text.contains("receive chunks  --recv-chunk-samples 33554432"),
         "{text}"
