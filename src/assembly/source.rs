@@ -25,9 +25,18 @@ pub struct CaptureFeed {
     watermarks: Arc<ArrayQueue<Watermark>>,
     batch: MbufBatch,
     frames: u64,
-    /// The floor of the queue's lcore once it has seen all frames so far.
+    lcore: LcoreTime,
+}
+
+/// What a queue's lcore knows of time once it has seen all frames so far, by its own rules
+/// ([`recv::HeapPlacer`](crate::recv)).
+#[derive(Debug, Default)]
+struct LcoreTime {
+    /// Newest chunk that it had a heap of.
+    newest: Option<u64>,
+    /// First chunk that it still fills; 0 before there is any.
     floor: u64,
-    /// Heaps far ahead, of which the lcore waits for more.
+    /// Heaps far ahead, of which it waits for more.
     leaps: Leaps<u64>,
 }
 
@@ -39,22 +48,38 @@ impl CaptureFeed {
             watermarks,
             batch: MbufBatch::new(),
             frames: 0,
-            floor: 0,
-            leaps: Leaps::default(),
+            lcore: LcoreTime::default(),
         }
     }
+}
 
-    /// A heap of chunk `id` came. Returns the newest chunk that it tells the lcore of, by the
-    /// lcore's own rules.
+impl LcoreTime {
+    /// A heap of chunk `id` comes. Returns the newest chunk that it tells of.
     fn note(&mut self, id: u64) -> Option<u64> {
-        let newest = if self.floor == 0 || id >= self.floor + FAR {
+        let told = Some(self.floor).filter(|&floor| floor > 0);
+        let newest = self.newest.max(told);
+        let right = if newest.is_none_or(|newest| id >= newest + FAR) {
             self.leaps.keep(id, id).right.into_iter().max()?
         } else {
             let kept = self.leaps.note_present(id).right;
             kept.into_iter().max().unwrap_or(id).max(id)
         };
+        self.have(right);
+        Some(right)
+    }
+
+    /// Chunks below `floor` are waited for no more, behind all frames so far.
+    fn raise(&mut self, floor: u64) {
+        self.floor = floor;
+        let right = self.leaps.note_present(floor).right;
+        if let Some(newest) = right.into_iter().max() {
+            self.have(newest);
+        }
+    }
+
+    fn have(&mut self, newest: u64) {
+        self.newest = self.newest.max(Some(newest));
         self.floor = self.floor.max(floor_after(newest));
-        Some(newest)
     }
 }
 
@@ -136,8 +161,8 @@ impl SourceLcore {
                 }
             }
             let feed = &mut feeds.feeds[queue.0];
-            let id = chunk_id(&self.recv, self.first, feed.floor, payload);
-            if let Some(id) = id.and_then(|id| feed.note(id)) {
+            let id = chunk_id(&self.recv, self.first, feed.lcore.floor, payload);
+            if let Some(id) = id.and_then(|id| feed.lcore.note(id)) {
                 newest = newest.max(id);
                 feeds.move_silent(newest, timer);
             }
@@ -233,8 +258,8 @@ impl Feeds {
     /// Tells queues that are too far behind the newest chunk to go on without waiting for more.
     fn move_silent(&mut self, newest: u64, timer: &mut PhaseTimer) {
         for queue in 0..self.feeds.len() {
-            if self.feeds[queue].floor + MAX_LAG < floor_after(newest) {
-                self.feeds[queue].floor = newest - MAX_LAG;
+            if self.feeds[queue].lcore.floor + MAX_LAG < floor_after(newest) {
+                self.feeds[queue].lcore.raise(newest - MAX_LAG);
                 self.watermark(queue, newest - MAX_LAG, timer);
             }
         }
@@ -250,5 +275,36 @@ impl Feeds {
             self.wait(timer);
         }
         self.flush(queue, timer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recv::CONFIRMED;
+
+    /// What the source does not see, no window is moved for: its lcore would wait for ever.
+    #[test]
+    fn a_heap_is_far_ahead_of_the_newest_and_not_of_the_floor() {
+        let mut lcore = LcoreTime::default();
+        for heap in 1..=CONFIRMED {
+            let told = lcore.note(1000);
+            assert_eq!(told, (heap == CONFIRMED).then_some(1000));
+        }
+        assert_eq!(lcore.floor, floor_after(1000));
+        assert_eq!(lcore.note(1000 + FAR - 1), Some(1000 + FAR - 1));
+        assert_eq!(lcore.note(1000 + 2 * FAR - 1), None);
+    }
+
+    /// A heap that waits is right when the time of the others comes near it.
+    #[test]
+    fn what_waits_is_placed_when_the_floor_comes_near() {
+        let mut lcore = LcoreTime::default();
+        for _ in 0..CONFIRMED {
+            lcore.note(1000);
+        }
+        assert_eq!(lcore.note(3000), None);
+        lcore.raise(2900);
+        assert_eq!((lcore.newest, lcore.floor), (Some(3000), 2999));
     }
 }

@@ -32,7 +32,7 @@ pub use collect::{
 };
 pub use input_stats::InputStats;
 pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
-pub use leap::{FAR, Leaps};
+pub use leap::{CONFIRMED, FAR, Leaps};
 pub use placer::WhenFull;
 pub use presence::PresenceMap;
 pub use report::PolReport;
