@@ -259,17 +259,17 @@ impl Line<'_> {
         };
         let outputs: Vec<_> = self.counts.outputs.iter().filter_map(of).collect();
         // Batches are left out some time after their input was found to be missing.
-        let missing = self.counts.missing != self.from.missing
-            || self.lossy.contains(&Cause::MissingHeaps)
-            || self.lossy.contains(&Cause::OnePolarisation)
-            || self.lossy.contains(&Cause::NoInput);
-        let jumped = self.lossy.contains(&Cause::TimeJumped);
-        let (why, mends) = match (jumped, missing) {
-            (true, _) => (
+        let lossy = |cause| self.lossy.contains(&cause);
+        let other =
+            lossy(Cause::MissingHeaps) || lossy(Cause::OnePolarisation) || lossy(Cause::NoInput);
+        // A jump counts as missing input as well.
+        let missing = other || self.counts.missing != self.from.missing;
+        let (why, mends) = match (missing, lossy(Cause::TimeJumped) && !other) {
+            (_, true) => (
                 "nothing was sampled for most of their time",
                 "see time-jumped",
             ),
-            (false, true) => ("a part of their input is missing", ""),
+            (true, false) => ("a part of their input is missing", ""),
             (false, false) => (
                 "their input is gone when it is their turn",
                 "look for delays that jump, or that differ by more than `--max-delay-diff`",

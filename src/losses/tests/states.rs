@@ -314,6 +314,37 @@ fn output_of_time_that_was_jumped_over_lacks_no_input() {
     assert!(not_sent.ends_with(expected), "{not_sent}");
 }
 
+/// A jump takes no blame for what is lost behind it.
+#[test]
+fn output_without_a_polarisation_lacks_input_also_behind_a_jump() {
+    let mut engine = Engine::at_work();
+    let jump = |counts: &mut LossCounts| {
+        counts.newest = counts.newest.map(|newest| newest + (10.0 * RATE) as u64);
+    };
+    let mut said = engine.run(1, |counts| {
+        whole(counts);
+        jump(counts);
+        counts.missing = counts.missing.map(|missing| missing + 10 * HEAPS);
+    });
+    let one = |counts: &mut LossCounts| {
+        heaps(counts, [HEAPS, 0]);
+        jump(counts);
+        counts.missing[1] += HEAPS;
+    };
+    said.extend(engine.run(5, one));
+    said.extend(engine.run(3, |counts| {
+        one(counts);
+        counts.outputs[0].not_sent += 5000;
+    }));
+    let jumped = stages(&said, Cause::TimeJumped);
+    assert_eq!(jumped.len(), 1, "{jumped:?}");
+    let not_sent = text(&said, Cause::NotSent, LossStage::Begins);
+    assert!(
+        not_sent.contains("a part of their input is missing"),
+        "{not_sent}"
+    );
+}
+
 #[test]
 fn a_digitiser_that_another_one_jumped_away_from_is_not_late() {
     let mut engine = Engine::at_work();
