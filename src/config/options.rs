@@ -153,13 +153,9 @@ pub fn parse_delays(
         .chunks_exact(3)
         .map(|words| {
             let model = |text: &str| {
-                delay_model(text, adc_sample_rate).ok_or_else(|| {
-                    ConfigError::new(
-                        format!("--delays {}", words[0]),
-                        format!("'{text}'"),
-                        "must be delay,rate:phase,phase_rate in s, s/s, rad and rad/s, at most 60 s and a rate between -1 and 1",
-                        "try 1e-9,0:0,0",
-                    )
+                delay_model(text, adc_sample_rate).map_err(|rule| {
+                    let option = format!("--delays {}", words[0]);
+                    ConfigError::new(option, format!("'{text}'"), rule, "try 1e-9,0:0,0")
                 })
             };
             Ok(InitialDelays {
@@ -170,15 +166,18 @@ pub fn parse_delays(
         .collect()
 }
 
-fn delay_model(text: &str, adc_sample_rate: f64) -> Option<LinearDelay> {
+/// The model, or the rule that it does not keep.
+fn delay_model(text: &str, adc_sample_rate: f64) -> Result<LinearDelay, String> {
     fn pair(text: &str) -> Option<(f64, f64)> {
         let (a, b) = text.split_once(',')?;
         let (a, b): (f64, f64) = (a.parse().ok()?, b.parse().ok()?);
         (a.is_finite() && b.is_finite()).then_some((a, b))
     }
-    let (delay, phase) = text.split_once(':')?;
-    let (delay, rate) = pair(delay)?;
-    let (phase, phase_rate) = pair(phase)?;
+    let numbers = text
+        .split_once(':')
+        .and_then(|(delay, phase)| pair(delay).zip(pair(phase)));
+    let ((delay, rate), (phase, phase_rate)) =
+        numbers.ok_or("must be delay,rate:phase,phase_rate in s, s/s, rad and rad/s")?;
     let clock = SampleClock {
         adc_sample_rate,
         sync_time: 0.0,
@@ -190,7 +189,7 @@ fn delay_model(text: &str, adc_sample_rate: f64) -> Option<LinearDelay> {
         phase,
         phase_rate,
     };
-    LinearDelay::from_seconds(clock, seconds).ok()
+    LinearDelay::from_seconds(clock, seconds).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

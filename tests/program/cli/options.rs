@@ -75,7 +75,14 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         ("--gain 1e300", "finite"),
         ("--delays x 0,0:0,0 0,0:0,0", "no such output"),
         ("--delays w 0,0 0,0:0,0", "delay,rate:phase"),
-        ("--delays w 0,1:0,0 0,0:0,0", "a rate between -1 and 1"),
+        (
+            "--delays w 0,1:0,0 0,0:0,0",
+            "delay rate 1 must be between -1 and 1 s/s",
+        ),
+        (
+            "--delays w 0,0:0,1e300 0,0:0,0",
+            "phase rate 1e300 rad/s must be between",
+        ),
         ("--backend cuda", "--backend cpu"),
         ("--backend abacus", "possible values"),
         (
