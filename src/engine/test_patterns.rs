@@ -162,8 +162,8 @@ impl TestSchedule {
     /// Writes over the batches of the next chunk what they should have, and tells from which batch
     /// on that changes; `None` is told where an output's own values are sent again.
     ///
-    /// All of it goes by batches that are sent: which these are does not depend on where chunks
-    /// begin.
+    /// A pattern begins with a batch that is sent: which that is does not depend on where chunks
+    /// begin. It ends also where none is sent.
     pub fn apply(
         &mut self,
         chunk: &mut OutputMemory,
@@ -173,13 +173,11 @@ impl TestSchedule {
     ) {
         let step = output.batch_samples() as u64;
         for batch in 0..chunk.batches() {
-            if !chunk.present(batch) {
-                continue;
-            }
+            let is_sent = chunk.present(batch);
             let at = chunk.start() + batch as u64 * step;
             let before = self.active.map(|(pattern, _)| pattern);
             while let Some((from, request)) = self.asked.front().copied() {
-                if from > at {
+                if from > at || request.is_some() && !is_sent {
                     break;
                 }
                 self.asked.pop_front();
@@ -188,7 +186,9 @@ impl TestSchedule {
             }
             self.active = self.active.filter(|(_, until)| at < *until);
             let now = self.active.map(|(pattern, _)| pattern);
-            if let Some(pattern) = now {
+            if let Some(pattern) = now
+                && is_sent
+            {
                 pattern.fill(chunk, batch, output, feng_id);
             }
             if now != before {
@@ -325,8 +325,8 @@ mod tests {
                 chunk.begin(Timestamp(first * step));
                 chunk.span().data.fill(0x55);
                 for batch in 0..batches {
-                    // Some lack input.
-                    if matches!(first + batch as u64, ..101 | 103) {
+                    // Some lack input, and so do all from one on.
+                    if matches!(first + batch as u64, ..101 | 103..) {
                         chunk.mark_absent(batch);
                     }
                 }
