@@ -217,6 +217,9 @@ pub struct EnginePlan {
     pub gpu: Option<GpuChoice>,
     /// What it keeps in memory.
     pub buffers: Vec<Buffer>,
+    /// Whether its engine and tx lcores were to share CPUs.
+    #[serde(skip)]
+    pub shares_cpus: bool,
 }
 
 impl EnginePlan {
@@ -299,6 +302,7 @@ pub fn plan(
             gpu: devices::gpu(machine, &devices.nics, home.node, &placed),
             nics: devices.nics,
             buffers: wishes.memory.iter().map(buffer).collect(),
+            shares_cpus: wishes.shares_cpus,
         });
     }
     set_idle(&mut placed);

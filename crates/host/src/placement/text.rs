@@ -4,7 +4,7 @@ use std::fmt;
 
 use ground::IdlePolicy;
 
-use super::{EnginePlan, HostPlan, Lcore, Role};
+use super::{EnginePlan, HostPlan, Role};
 use crate::topology::{Machine, PciDevice};
 
 impl fmt::Display for HostPlan {
@@ -145,26 +145,17 @@ impl HostPlan {
             cpus(|role| matches!(role, Role::Rx(_))),
             cpus(|role| matches!(role, Role::Tx(_))),
         );
-        let modest = |lcore: &&Lcore| lcore.role.is_modest();
-        let all = self.engines.iter().flat_map(|engine| &engine.lcores);
-        let meets = |cpu| {
-            all.clone()
-                .filter(modest)
-                .filter(|other| other.cpu == cpu)
-                .count()
-                > 1
+        let mut named = tx.split(',');
+        let first = named.next();
+        // A CPU that is named is all tx lcores', and shared with no other engine.
+        let tx = match first.filter(|first| named.all(|other| other == *first)) {
+            Some(cpu) if !engine.shares_cpus => format!(" --send-affinity {cpu}"),
+            _ => String::new(),
         };
-        let shares = engine
-            .lcores
-            .iter()
-            .filter(modest)
-            .any(|lcore| meets(lcore.cpu));
-        // A named CPU is all tx lcores' and shared with none.
-        let named = match tx.contains(',') || shares {
-            true => String::new(),
-            false => format!(" --send-affinity {tx}"),
+        let share = match engine.shares_cpus {
+            true => " --share-cpus",
+            false => "",
         };
-        let share = if shares { " --share-cpus" } else { "" };
         let on_node = |engines: &[EnginePlan]| {
             engines
                 .iter()
@@ -178,7 +169,7 @@ impl HostPlan {
                 on_node(&self.engines[..number])
             ),
         };
-        writeln!(f, "  as options: --recv-affinity {rx}{named}{share}{slot}")
+        writeln!(f, "  as options: --recv-affinity {rx}{tx}{share}{slot}")
     }
 }
 
@@ -187,9 +178,9 @@ mod tests {
     use crate::placement::{Wishes, plan};
     use crate::topology::Machine;
 
-    /// The options of an engine of a plan for machines that have CPUs for all.
-    fn options(wishes: &Wishes, engines: usize) -> Vec<String> {
-        let machine = Machine::unknown(&(0..16).collect());
+    /// The options of each engine of a plan for a machine with so many CPUs.
+    fn options(wishes: &Wishes, engines: usize, cpus: usize) -> Vec<String> {
+        let machine = Machine::unknown(&(0..cpus).collect());
         let plan = plan(
             &machine,
             &vec![wishes.clone(); engines],
@@ -211,20 +202,28 @@ mod tests {
             tx_lcores: 1,
             ..Wishes::default()
         };
-        let one = options(&wishes, 1);
+        let one = options(&wishes, 1, 16);
         assert!(one[0].contains("--recv-affinity ") && one[0].contains(" --send-affinity "));
         assert!(!one[0].contains("--share-cpus"), "{one:?}");
         let two = Wishes {
             tx_lcores: 2,
             ..wishes.clone()
         };
-        let two = options(&two, 1);
-        assert!(!two[0].contains("--send-affinity"), "{two:?}");
+        let apart = options(&two, 1, 16);
+        assert!(!apart[0].contains("--send-affinity"), "{apart:?}");
+        // With a CPU by name, or too few, both are on one.
+        let named = Wishes { tx: Some(5), ..two };
+        let named = options(&named, 1, 16);
+        assert!(named[0].ends_with(" --send-affinity 5"), "{named:?}");
+        for few in options(&wishes, 2, 2) {
+            assert!(few.contains(" --send-affinity "), "{few}");
+            assert!(!few.contains("--share-cpus"), "{few}");
+        }
         let shared = Wishes {
             shares_cpus: true,
             ..wishes
         };
-        for line in options(&shared, 2) {
+        for line in options(&shared, 2, 16) {
             assert!(!line.contains("--send-affinity"), "{line}");
             let [own, slot] = line.split(", or ").collect::<Vec<_>>()[..] else {
                 panic!("{line}");
