@@ -21,8 +21,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use self::semaphore::Semaphore;
 use super::address::RING;
 use super::stop::{LAST, Stop, takes_nothing};
+
+mod semaphore;
 
 #[cfg(test)]
 #[path = "shared_tests.rs"]
@@ -30,15 +33,16 @@ mod tests;
 
 /// Bytes of the count.
 const COUNT: usize = size_of::<AtomicI64>();
-/// Rights of semaphores, and of segments of Laminar's programs: the owner's alone.
-const OWNER: libc::mode_t = 0o700;
-/// Rights of segments that their writers lock.
+/// Rights of segments that their writers lock. Those of Laminar's programs have 0o700.
 const LOCKED: libc::mode_t = 0o600;
 /// Looks before a wait becomes a sleep, and the sleep.
 const LOOKS: u32 = 2000;
 const SLEEP: Duration = Duration::from_micros(50);
 /// How long a reader waits at semaphores before it looks whether another has taken them away.
 const AGAIN: Duration = Duration::from_millis(100);
+/// How long a writer waits for those who hold its name only for a moment: they may lose their
+/// CPUs meanwhile.
+const MOMENT: Duration = Duration::from_millis(200);
 
 fn name(text: String) -> io::Result<CString> {
     CString::new(text).map_err(|_| ErrorKind::InvalidInput.into())
@@ -62,54 +66,6 @@ fn pause(looks: &mut u32) {
         std::hint::spin_loop();
     } else {
         std::thread::sleep(SLEEP);
-    }
-}
-
-/// A named semaphore.
-struct Semaphore {
-    semaphore: NonNull<libc::sem_t>,
-    name: CString,
-}
-
-// SAFETY: POSIX semaphores are made for use by several threads.
-unsafe impl Send for Semaphore {}
-
-impl Semaphore {
-    fn open(text: String) -> io::Result<Semaphore> {
-        let name = name(text)?;
-        // SAFETY: the name is a string that ends with 0; a semaphore that is made begins at 0.
-        let semaphore = unsafe { libc::sem_open(name.as_ptr(), libc::O_CREAT, OWNER, 0) };
-        if semaphore == libc::SEM_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let semaphore = NonNull::new(semaphore).ok_or(ErrorKind::Other)?;
-        Ok(Semaphore { semaphore, name })
-    }
-
-    fn post(&self) -> io::Result<()> {
-        // SAFETY: the semaphore is open as long as this value lives.
-        match unsafe { libc::sem_post(self.semaphore.as_ptr()) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Takes one, if there is one.
-    fn try_wait(&self) -> bool {
-        // SAFETY: the semaphore is open as long as this value lives.
-        unsafe { libc::sem_trywait(self.semaphore.as_ptr()) == 0 }
-    }
-
-    fn unlink(&self) {
-        // SAFETY: the name is a string that ends with 0.
-        unsafe { libc::sem_unlink(self.name.as_ptr()) };
-    }
-}
-
-impl Drop for Semaphore {
-    fn drop(&mut self) {
-        // SAFETY: it is open, and closed once.
-        unsafe { libc::sem_close(self.semaphore.as_ptr()) };
     }
 }
 
@@ -149,6 +105,27 @@ fn is_at(segment: &File, name: &CString) -> io::Result<bool> {
     }
 }
 
+/// Takes a segment's name away.
+fn unlink(name: &CString) {
+    // SAFETY: the name is a string that ends with 0.
+    unsafe { libc::shm_unlink(name.as_ptr()) };
+}
+
+/// Makes an empty segment that is locked; none where another has the name.
+fn hold(text: &str) -> io::Result<Option<File>> {
+    let name = name(format!("/{text}"))?;
+    let file = match open(&name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
+        other => other?,
+    };
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Until it was locked, a writer may have taken it for one that was left.
+    Ok(is_at(&file, &name)?.then_some(file))
+}
+
 /// The mapped segment. The mapping keeps the file open, and so the writer's lock on it.
 struct Segment {
     start: NonNull<u8>,
@@ -166,45 +143,47 @@ struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// Takes away what a writer of this name has left. One that lives keeps it.
-    fn clear(text: &str) -> io::Result<()> {
+    /// Takes away what a writer of this name has left. One that lives keeps it, which is an error.
+    /// False where another holds it for a moment.
+    fn clear(text: &str) -> io::Result<bool> {
         let name = name(format!("/{text}"))?;
-        let Ok(left) = open(&name, libc::O_RDWR) else {
-            return Ok(());
+        let left = match open(&name, libc::O_RDWR) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+            other => other.map_err(|error| {
+                let text = format!("shm:{text} cannot be opened: {error}; give another name");
+                io::Error::new(error.kind(), text)
+            })?,
         };
         // Readers lock it too, for a moment.
         let locked = || (0..LOOKS).any(|_| try_lock(&left, libc::LOCK_EX));
         if is_of_karoo(&left)? && !locked() {
-            return Err(in_use(text));
+            // It is empty where a reader ends or a writer begins, and readers that look share it.
+            return match left.metadata()?.len() == 0 || try_lock(&left, libc::LOCK_SH) {
+                true => Ok(false),
+                false => Err(in_use(text)),
+            };
         }
         // Another writer may have taken it away, and made its own.
         if is_at(&left, &name)? {
             // No reader is to take what it said for its successor's.
             let there = Semaphore::open(format!("/{text}_TX"))?;
             while there.try_wait() {}
-            // SAFETY: the name is a string that ends with 0.
-            unsafe { libc::shm_unlink(name.as_ptr()) };
+            unlink(&name);
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Makes a segment that is locked.
-    fn make(text: &str, ring: usize) -> io::Result<Segment> {
-        let name = name(format!("/{text}"))?;
-        let file = match open(&name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(in_use(text)),
-            other => other?,
+    /// Makes a segment that is locked; none where another has the name.
+    fn make(text: &str, ring: usize) -> io::Result<Option<Segment>> {
+        let Some(file) = hold(text)? else {
+            return Ok(None);
         };
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(io::Error::last_os_error());
+        let made = file.set_len((COUNT + ring) as u64);
+        let made = made.and_then(|()| Segment::map(text, ring, file));
+        if made.is_err() {
+            unlink(&name(format!("/{text}"))?);
         }
-        // Until it was locked, another writer may have taken it for one that was left.
-        if !is_at(&file, &name)? {
-            return Err(in_use(text));
-        }
-        file.set_len((COUNT + ring) as u64)?;
-        Segment::map(text, ring, file)
+        made.map(Some)
     }
 
     /// The segment that a writer has made; none where that writer is gone already.
@@ -310,11 +289,6 @@ impl Segment {
         let goes_on = open(&self.name, libc::O_RDONLY).and_then(own);
         !goes_on.unwrap_or(false)
     }
-
-    fn unlink(&self) {
-        // SAFETY: the name is a string that ends with 0.
-        unsafe { libc::shm_unlink(self.name.as_ptr()) };
-    }
 }
 
 impl Drop for Segment {
@@ -339,14 +313,22 @@ impl SharedWriter {
         if !RING.contains(&bytes) {
             return Err(wrong_ring(name, bytes));
         }
+        let begin = Instant::now();
         let segment = loop {
-            // Refuses where a writer lives. What is made in between may also be a reader's that
-            // ends.
-            Segment::clear(name)?;
-            match Segment::make(name, bytes) {
-                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-                made => break made?,
+            if Segment::clear(name)?
+                && let Some(segment) = Segment::make(name, bytes)?
+            {
+                break segment;
             }
+            // Readers that look or end, and other writers that begin.
+            if stop.is_set() {
+                let text = format!("stopped before shm:{name} was free");
+                return Err(io::Error::other(text));
+            }
+            if begin.elapsed() > MOMENT {
+                return Err(in_use(name));
+            }
+            std::thread::sleep(SLEEP);
         };
         // Not before the segment is there: until then a writer that ends may take them away.
         let there = Semaphore::open(format!("/{name}_TX"))?;
@@ -412,16 +394,16 @@ impl Drop for SharedWriter {
         // The segment last: as long as it is there, no other writer begins.
         self.there.unlink();
         self.taken.unlink();
-        self.segment.unlink();
+        unlink(&self.segment.name);
     }
 }
 
 /// Takes the semaphores away that a reader has waited at, unless a writer has come.
 fn leave(name: &str, semaphores: [&Semaphore; 2]) {
-    // As long as this segment is there, no writer begins.
-    if let Ok(segment) = Segment::make(name, *RING.start()) {
+    // As long as this segment is there, no writer begins. It stays empty, so that one waits.
+    if let (Ok(own), Ok(Some(_held))) = (self::name(format!("/{name}")), hold(name)) {
         semaphores.iter().for_each(|semaphore| semaphore.unlink());
-        segment.unlink();
+        unlink(&own);
     }
 }
 

@@ -107,6 +107,11 @@ fn of_two_writers_that_begin_at_once_one_is_refused() {
     }
 }
 
+/// Where Linux has a segment.
+fn segment_path(name: &str) -> std::path::PathBuf {
+    std::path::Path::new("/dev/shm").join(name)
+}
+
 /// Whether the second semaphore that a reader opens is there.
 fn has_semaphores(name: &str) -> bool {
     std::path::Path::new(&format!("/dev/shm/sem.{name}_RX")).exists()
@@ -152,4 +157,52 @@ fn a_reader_that_waits_is_found_by_the_writer_that_comes_behind_another_reader()
         drop(writer);
         assert_eq!(waits.join().unwrap().unwrap(), b"here");
     });
+}
+
+/// Such a name is no passing reader's: to wait for it would be to wait for ever.
+#[test]
+fn a_name_that_cannot_be_opened_is_refused() {
+    let name = format!("karoo-flow-folder-{}", std::process::id());
+    let folder = segment_path(&name);
+    std::fs::create_dir(&folder).unwrap();
+    let refused = SharedWriter::create(&name, 64, &Stop::new());
+    std::fs::remove_dir(&folder).unwrap();
+    let error = refused.err().unwrap().to_string();
+    assert!(error.contains("cannot be opened"), "{error}");
+}
+
+#[test]
+fn a_reader_that_ends_is_waited_for_and_a_writer_that_lives_is_not() {
+    let name = format!("karoo-flow-held-{}", std::process::id());
+    let (stop, told) = (Stop::new(), Stop::new());
+    told.set();
+    let held = hold(&name).unwrap().unwrap();
+    assert!(!Segment::clear(&name).unwrap());
+    let error = SharedWriter::create(&name, 64, &told).err().unwrap();
+    assert!(error.to_string().contains("stopped before"), "{error}");
+    // Nor for ever.
+    let error = SharedWriter::create(&name, 64, &stop).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    drop(held);
+    let writer = SharedWriter::create(&name, 64, &stop).unwrap();
+    let error = Segment::clear(&name).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    drop(writer);
+    // Readers share what a killed writer has left while they look at it.
+    kill(SharedWriter::create(&name, 64, &stop).unwrap());
+    let looks = open(&super::name(format!("/{name}")).unwrap(), libc::O_RDONLY).unwrap();
+    assert!(is_left(&looks).unwrap());
+    assert!(!Segment::clear(&name).unwrap());
+    drop(looks);
+    drop(SharedWriter::create(&name, 64, &stop).unwrap());
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_whole_is_taken_away() {
+    let name = format!("karoo-flow-large-{}", std::process::id());
+    // More than a file can have, and more than can be mapped.
+    for ring in [usize::MAX / 2, 1 << 60] {
+        assert!(Segment::make(&name, ring).is_err());
+        assert!(!segment_path(&name).exists());
+    }
 }
