@@ -180,8 +180,9 @@ impl Signals {
                 tracing::warn!(signal = name, "the second signal: ending at once");
                 process::exit(code);
             }
-            told.set();
+            // The reason first: who ends as it is told finds it.
             let _ = ends.try_send(StopReason::Signal(name));
+            told.set();
         }
     }
 }
