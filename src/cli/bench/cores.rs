@@ -78,6 +78,28 @@ fn check(path: &Path) -> io::Result<()> {
         Ok(about) if about.is_file() || about.is_dir() => NewFile::open(path).map(drop),
         // The reader of a pipe would see an end.
         Ok(_) => Ok(()),
-        Err(_) => NewFile::open(path).and_then(|_| fs::remove_file(path)),
+        // The file that this makes, not a link that leads to it.
+        Err(_) => NewFile::open(path).and_then(|_| fs::remove_file(path.canonicalize()?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_check_leaves_links_and_no_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["cores.json", "link"].map(|name| folder.path().join(name));
+        symlink("cores.json", &link).unwrap();
+        for path in [&link, &file] {
+            check(path).unwrap();
+            assert!(link.is_symlink() && !file.exists());
+        }
+        fs::write(&link, "{}").unwrap();
+        check(&link).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"{}");
     }
 }
