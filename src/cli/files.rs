@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
+use crate::config::ConfigError;
 
 /// One file that two options name, of which one writes it.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -115,13 +116,17 @@ impl Identity {
     }
 }
 
-/// Whether a path leads to standard output, where it is a pipe or a file: what is printed there
-/// would be among what is written by the path, or over it.
-pub fn is_stdout(path: &Path) -> bool {
-    let file = |about: fs::Metadata| (about.dev(), about.ino());
-    let own = fs::metadata("/proc/self/fd/1");
-    let own = own.ok().filter(|own| !own.file_type().is_char_device());
-    own.is_some_and(|own| fs::metadata(path).is_ok_and(|there| file(there) == file(own)))
+/// Whether a path leads to a named pipe: opening it waits for the other end.
+pub fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
+}
+
+/// Makes the folder that an option names.
+pub fn make_folder(option: &'static str, folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| {
+        let (folder, rule) = (folder.display(), format!("cannot be made: {error}"));
+        Failure::usage(ConfigError::new(option, folder, rule, "name a folder"))
+    })
 }
 
 /// A file that is made anew once all else is in order: what is in it stays there until then.

@@ -54,10 +54,11 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
-use files::{Files, NewFile, is_stdout};
+use files::{Files, NewFile, is_pipe, make_folder};
 use log::LogFormat;
 
 use crate::config::heading;
+use crate::net::is_stdout;
 
 /// Colours of help and of errors, where a terminal shows them.
 const STYLES: Styles = Styles::styled()

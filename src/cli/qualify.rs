@@ -11,7 +11,7 @@ use host::topology::{Machine, Root};
 use katcp::Client;
 use katcp::reading::unix_now;
 
-use super::{Failure, Files, colour, examples};
+use super::{Failure, Files, colour, examples, make_folder};
 use crate::assembly::{BackendKind, stop_on_signal};
 use crate::config::units::hertz;
 use crate::config::{ConfigError, heading, with_output_keys};
@@ -227,10 +227,7 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
         .check()?;
     if let Some(folder) = &args.report {
         // Before the measurements, so that a wrong folder is refused at once and not behind them.
-        fs::create_dir_all(folder).map_err(|error| {
-            let (folder, rule) = (folder.display(), format!("cannot be made: {error}"));
-            Failure::usage(ConfigError::new("--report", folder, rule, "name a folder"))
-        })?;
+        make_folder("--report", folder)?;
     }
     let begun = Instant::now();
     let stop = StopFlag::default();

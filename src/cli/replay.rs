@@ -1,6 +1,5 @@
 //! `karoo replay`: a capture through the data path, to a capture and a report.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,7 +7,7 @@ use dsp::power::dbfs_words;
 use ground::counted;
 use katcp::reading::unix_now;
 
-use super::{Failure, Files, colour, examples, is_stdout, log};
+use super::{Failure, Files, colour, examples, is_stdout, log, make_folder};
 use crate::assembly::StageError;
 use crate::config::{
     CaptureOptions, ConfigError, Decision, EngineOptions, heading, with_output_keys,
@@ -69,6 +68,7 @@ pub struct ReplayArgs {
 /// Runs the command.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     check(args).map_err(Failure::usage)?;
+    let to_stdout = is_stdout(&args.output);
     let part = CaptureWriter::part_of(&args.output);
     Files::default()
         .reads("CAPTURE", Some(&args.capture))
@@ -93,15 +93,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     })?;
     if let Some(folder) = &args.report {
         // Before the run, so that a wrong folder is refused at once and not after hours.
-        fs::create_dir_all(folder).map_err(|error| {
-            let rule = format!("cannot be made: {error}");
-            Failure::usage(ConfigError::new(
-                "--report",
-                folder.display(),
-                rule,
-                "name a folder",
-            ))
-        })?;
+        make_folder("--report", folder)?;
     }
     if !args.quiet {
         plan.chosen.iter().for_each(tell);
@@ -124,7 +116,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.report {
         write_report(folder, &report, &spectra).map_err(Failure::data)?;
     }
-    match is_stdout(&args.output) {
+    match to_stdout {
         _ if args.quiet => {}
         true => eprintln!("{}", summary(&report, args, colour::on_stderr())),
         false => println!("{}", summary(&report, args, colour::on_stdout())),

@@ -1,15 +1,13 @@
 //! The outside of a graph: what its ports are given, and how all of it is opened.
 
-use std::fs;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use karoo_flow::adapters::{Address, Stop};
 use karoo_flow::{Graph, NodeId};
 
-use crate::cli::{Failure, NewFile, is_stdout};
+use crate::cli::{Failure, NewFile, is_pipe, is_stdout};
 use crate::flow::{PortReader, PortWriter, open};
 use crate::ports::{KeptPorts, PORT_SCHEME, PortAddress};
 
@@ -124,7 +122,7 @@ enum Out {
 /// Whether opening it waits for a peer: a named pipe's other end, or whoever connects.
 fn waits(address: &Address) -> bool {
     match address {
-        Address::File(path) => fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()),
+        Address::File(path) => is_pipe(path),
         Address::Standard => false,
         _ => true,
     }

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{CaptureError, ETHERNET, SNAPLEN};
@@ -32,6 +33,11 @@ impl CaptureWriter {
         let part = Self::part_of(&path);
         let file = match &part {
             Some(part) => Self::claim(part),
+            // Where it is, for it may have something before the capture.
+            None if is_stdout(&path) => {
+                let own = io::stdout().as_fd().try_clone_to_owned();
+                own.map(File::from)
+            }
             None => File::options().write(true).open(&path),
         };
         let file = file.map_err(|source| CaptureError::Create {
@@ -89,10 +95,11 @@ impl CaptureWriter {
         Ok(there)
     }
 
-    /// Where the file is until it is finished. A pipe or a device cannot be renamed over.
+    /// Where the file is until it is finished. A pipe or a device cannot be renamed over, nor can
+    /// standard output: its path may be a link to what is open.
     pub fn part_of(path: &Path) -> Option<PathBuf> {
         let special = fs::metadata(path).is_ok_and(|meta| !meta.is_file());
-        (!special).then(|| {
+        (!special && !is_stdout(path)).then(|| {
             let mut name = path.as_os_str().to_owned();
             name.push(".part");
             PathBuf::from(name)
@@ -157,6 +164,15 @@ impl Drop for CaptureWriter {
             let _ = fs::remove_file(part);
         }
     }
+}
+
+/// Whether a path leads to standard output, where it is a pipe or a file: what is printed there
+/// would be among what is written by the path, or over it.
+pub fn is_stdout(path: &Path) -> bool {
+    let file = |about: fs::Metadata| (about.dev(), about.ino());
+    let own = fs::metadata("/proc/self/fd/1");
+    let own = own.ok().filter(|own| !own.file_type().is_char_device());
+    own.is_some_and(|own| fs::metadata(path).is_ok_and(|there| file(there) == file(own)))
 }
 
 /// Whether the path leads to this open file.

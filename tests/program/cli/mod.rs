@@ -55,6 +55,34 @@ fn a_capture_that_goes_through_a_pipe_has_nothing_else_in_it() {
     assert!(told.contains("\nverdict    "), "{told}");
 }
 
+/// A link like /dev/stdout stays what it is, and the capture comes behind what is in the file.
+#[test]
+fn a_capture_goes_into_the_file_that_standard_output_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (link, whole, into, tones) = (at("so"), at("whole"), at("f"), data("tones-8bit.pcap"));
+    std::os::unix::fs::symlink("/proc/self/fd/1", &link).unwrap();
+    let replay = ["replay", tones.to_str().unwrap(), "--wideband", WIDEBAND];
+    let dsim = ["dsim", "--samples", "4096", "--sync-time", "1e9"];
+    for args in [&replay[..], &dsim] {
+        karoo_ok([args, &["--output", &whole]].concat());
+        std::fs::write(&into, "before").unwrap();
+        let file = std::fs::File::options().append(true).open(&into).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_karoo"))
+            .args(args)
+            .args(["--output", &link])
+            .stdout(file)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        assert!(std::path::Path::new(&link).is_symlink(), "{args:?}");
+        let wanted = [&b"before"[..], &std::fs::read(&whole).unwrap()[..]].concat();
+        assert!(std::fs::read(&into).unwrap() == wanted, "{args:?}");
+        // Nothing else is left there.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+}
+
 #[test]
 fn unusable_captures_are_data_errors() {
     let folder = tempfile::tempdir().unwrap();
