@@ -53,6 +53,39 @@ fn done(receiver: Child) -> Value {
     json(&String::from_utf8(output.stdout).unwrap())
 }
 
+/// What was done is told on standard error then.
+#[test]
+fn what_goes_to_standard_output_has_nothing_else_in_it() {
+    let (folder, message) = message(5000);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (payload, sent) = (at("message"), at("sent.cf32"));
+    let piped = |options: &[&str], to: &str| {
+        let output = karoo([&["modem"][..], options, &["--output", to]].concat());
+        assert!(output.status.success(), "{options:?}: {output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        let mark = match options[0] {
+            "channel" => "samples in",
+            _ => "frame",
+        };
+        assert!(told.contains(mark), "{options:?}: {told}");
+        output.stdout
+    };
+    karoo_ok(["modem", "tx", "--input", &payload, "--output", &sent]);
+    let link = ["link", "--input", &payload, "--sample-rate", "2M"];
+    for to in ["-", "/dev/stdout"] {
+        let samples = fs::read(&sent).unwrap();
+        assert!(piped(&["tx", "--input", &payload], to) == samples, "{to}");
+        assert!(piped(&["rx", "--input", &sent], to) == message, "{to}");
+        assert!(piped(&link, to) == message, "{to}");
+        let through = piped(&["channel", "--input", &sent], to);
+        assert_eq!(through.len() % 8, 0, "{to}");
+        let refused = karoo(["modem", "rx", "--json", "--input", &sent, "--output", to]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("--output {to}: payloads")), "{said}");
+    }
+}
+
 #[test]
 fn a_capture_of_packets_replays() {
     let (folder, message) = message(20_000);

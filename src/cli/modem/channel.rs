@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ending::{Watch, after};
-use super::samples::{self, file, is_standard};
+use super::samples::{self, file, goes_to_stdout, is_standard};
 use crate::cli::Failure;
 use crate::config::units::hertz;
 use crate::report::{Documented, to_json};
@@ -332,10 +332,12 @@ impl Documented for Passed {
 
 /// Runs the command.
 pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
-    let standard = is_standard(&args.output);
+    let standard = goes_to_stdout(&args.output);
     if args.json && standard {
-        let why = "--json with --output -: samples go to standard output; name a file";
-        return Err(Failure::usage(why));
+        return Err(Failure::usage(format!(
+            "--json with --output {}: samples go to standard output; name a file",
+            args.output.display()
+        )));
     }
     let watch = Watch::start(None)?;
     let stop = watch.stop();

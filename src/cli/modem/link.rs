@@ -22,7 +22,7 @@ use super::algorithms::refused;
 use super::channel::ChannelOptions;
 use super::ending::{EndOptions, Watch};
 use super::messages::{FrameSettings, messages};
-use super::samples::{self, is_standard};
+use super::samples::{self, goes_to_stdout, is_standard};
 use super::sink::{self, NewOutput, Sink, SinkSettings};
 use super::stream::Source;
 use crate::cli::Failure;
@@ -189,7 +189,7 @@ impl Near {
 
 /// Runs the command.
 pub fn run(args: &LinkArgs) -> Result<(), Failure> {
-    let to_standard = is_standard(&args.output);
+    let to_standard = goes_to_stdout(&args.output);
     if args.json && to_standard {
         let why = "--json: payloads go to standard output; give --output FILE";
         return Err(Failure::usage(why));

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::algorithms::{Algorithms, refused};
 use super::ending::{EndOptions, Watch, after};
 use super::graph;
-use super::samples::{self, is_standard};
+use super::samples::{self, goes_to_stdout};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
@@ -220,10 +220,13 @@ fn receive(
 
 /// Runs the command.
 pub fn run(args: &RxArgs) -> Result<(), Failure> {
-    let to_standard = args.output.as_deref().is_some_and(is_standard);
-    if args.json && to_standard {
-        let why = "--json with --output -: payloads go to standard output; name a file";
-        return Err(Failure::usage(why));
+    let standard = args.output.as_deref().filter(|path| goes_to_stdout(path));
+    let to_standard = standard.is_some();
+    if let Some(path) = standard.filter(|_| args.json) {
+        return Err(Failure::usage(format!(
+            "--json with --output {}: payloads go to standard output; name a file",
+            path.display()
+        )));
     }
     args.check()?;
     let config = config(args)?;

@@ -11,7 +11,7 @@ use karoo_modem::formats::{
 };
 use num_complex::Complex32;
 
-use crate::cli::{Failure, Files};
+use crate::cli::{Failure, Files, is_stdout};
 use crate::config::units::hertz;
 
 /// Labels in metadata, at most.
@@ -20,6 +20,11 @@ const MOST_ANNOTATIONS: usize = 100_000;
 /// Whether a path stands for standard input or output.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Whether what is written to a path goes to standard output, by whatever name.
+pub fn goes_to_stdout(path: &Path) -> bool {
+    is_standard(path) || is_stdout(path)
 }
 
 /// A path that stands for a file.

@@ -1,8 +1,6 @@
 //! What becomes of received frames.
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -20,10 +18,10 @@ use serde::Serialize;
 
 use super::algorithms::refused;
 use super::ending::{EndOptions, Watch};
-use super::samples::is_standard;
+use super::samples::goes_to_stdout;
 use super::soft::SoftOutput;
 use super::stream::{Next, Source};
-use crate::cli::{Failure, NewFile};
+use crate::cli::{Failure, NewFile, is_pipe};
 use crate::modem::Watcher;
 use crate::report::modem::{InputMeter, ModemGatherer};
 
@@ -118,7 +116,7 @@ enum To {
 impl NewOutput {
     /// Opens where payloads go, a file or standard output.
     pub fn payloads(path: &Path, stop: &Stop) -> Result<NewOutput, Failure> {
-        match is_standard(path) {
+        match goes_to_stdout(path) {
             true => Ok(NewOutput {
                 option: "--output",
                 name: path.display().to_string(),
@@ -132,8 +130,7 @@ impl NewOutput {
     pub fn file(option: &'static str, path: &Path, stop: &Stop) -> Result<NewOutput, Failure> {
         let name = path.display().to_string();
         let failed = |error| Failure::data(format!("{option} {name}: {error}"));
-        let is_pipe = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
-        let to = match is_pipe {
+        let to = match is_pipe(path) {
             true => {
                 let pipe = Address::File(path.to_owned()).writer(stop);
                 To::Pipe(pipe.map_err(failed)?)

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::ending::{Watch, after};
 use super::graph;
 use super::messages::{FrameSettings, messages, next_message};
-use super::samples::{self, is_standard};
+use super::samples::{self, goes_to_stdout, is_standard};
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
 use crate::cli::Failure;
 use crate::modem::{OutletCounts, Place};
@@ -100,6 +100,11 @@ impl TxArgs {
     /// Whether the end of its input is not the only one that is in order.
     fn goes_on(&self) -> bool {
         self.output.is_live() || is_standard(&self.input)
+    }
+
+    /// Whether samples go to standard output, by whatever name.
+    fn to_standard(&self) -> bool {
+        self.output.is_standard() || self.output.file().is_some_and(goes_to_stdout)
     }
 
     fn amplitude(&self) -> f32 {
@@ -242,10 +247,12 @@ impl Sender<'_> {
 
 /// Runs the command.
 pub fn run(args: &TxArgs) -> Result<(), Failure> {
-    let standard = args.output.is_standard();
+    let standard = args.to_standard();
     if args.json && standard {
-        let why = "--json with --output -: samples go to standard output; name a file";
-        return Err(Failure::usage(why));
+        return Err(Failure::usage(format!(
+            "--json with --output {}: samples go to standard output; name a file",
+            args.output
+        )));
     }
     let usage = |error| Failure::usage(format!("--duty: {error}"));
     let blanks = blank_symbols(args.duty).map_err(usage)?;
@@ -326,7 +333,7 @@ fn report(args: &TxArgs, sent: &Sent) -> Result<(), Failure> {
             text += &format!("; up to {:.3} s behind the sample rate", packets.most_late);
         }
     }
-    match args.output.is_standard() {
+    match args.to_standard() {
         true => eprintln!("{text}"),
         false => println!("{text}"),
     }
