@@ -264,6 +264,42 @@ fn of_an_argument_given_twice_the_last_counts() {
     assert!(said.contains(remedy), "{said}");
 }
 
+/// The kernel refuses a list that differs from the one before it.
+#[test]
+fn of_lists_of_cpus_given_twice_the_first_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("mine.toml");
+    let id = |name: &str| name.replace('_', "-");
+    let entry = |name: &str| {
+        format!(
+            "[[entry]]\nid = '{}'\nkind = 'kernel-argument'\nname = '{name}'\nvalue = '2-15'\nwhat = 'w'\n\
+             why = 'y'\n",
+            id(name)
+        )
+    };
+    let names = ["isolcpus", "nohz_full"];
+    let text = format!("purpose = 'a test'\n{}", names.map(entry).concat());
+    fs::write(&profile, text).unwrap();
+    let mine = profile.to_str().unwrap();
+    let record = host::record("milan");
+    let recorded = |lists: [&str; 2]| {
+        let words = names.map(|name| lists.map(|list| format!("{name}={list}")).join(" "));
+        let line = format!("ro quiet {}", words.join(" "));
+        Recorded::new(&record.replace("ro quiet", &line))
+    };
+    let found = recorded(["2-15", "1-3"]).statuses(mine);
+    assert_eq!(names.map(|name| &found[&id(name)][0][..]), ["ok", "ok"]);
+    let server = recorded(["1-3", "2-15"]);
+    let found = server.statuses(mine);
+    assert_eq!(names.map(|name| &found[&id(name)][0][..]), ["miss", "miss"]);
+    let said = server.ended(1, &["check", mine, "--explain"]);
+    for name in names {
+        let remedy =
+            format!("the kernel takes the first {name}: take {name}=1-3 off its command line");
+        assert!(said.contains(&remedy), "{said}");
+    }
+}
+
 /// Each profile's arguments and limits stay when another one is applied.
 #[test]
 fn profiles_add_to_the_files_of_others() {

@@ -21,8 +21,11 @@ const HUGE_PAGES: &str = "hugepages";
 const PAGE_SIZE: &str = "hugepagesz";
 /// The argument for the size of those without another.
 const DEFAULT_SIZE: &str = "default_hugepagesz";
-/// Arguments of which each that is given counts; of others the kernel takes the last.
-const ADD_UP: [&str; 3] = ["console", "iommu", "isolcpus"];
+/// Arguments of which each that is given counts.
+const ADD_UP: [&str; 2] = ["console", "iommu"];
+/// Arguments of which the kernel takes the first, and refuses another list behind it; of those in
+/// neither list it takes the last.
+const FIRST: [&str; 2] = ["isolcpus", "nohz_full"];
 /// The size that profiles mean unless they say another.
 const USUAL_SIZE: &str = "2M";
 
@@ -66,10 +69,10 @@ impl Checker<'_> {
             }
             None => *current == wanted,
         };
-        // Of numbers of pages the kernel takes the first.
-        let taken = match is_pages {
-            true => current.first(),
-            false => current.last(),
+        // Of numbers of pages the kernel takes the first, too.
+        let (taken, place) = match is_pages || FIRST.contains(&name) {
+            true => (current.first(), "first"),
+            false => (current.last(), "last"),
         };
         if let Some(value) = taken {
             knob.current = written(name, value);
@@ -109,7 +112,7 @@ impl Checker<'_> {
             knob.remedy = Some(text);
         } else if !is_pages && current.iter().any(same) {
             let text = format!(
-                "the kernel takes the last {name}: take {} off its command line where the boot loader has it (grep -r \
+                "the kernel takes the {place} {name}: take {} off its command line where the boot loader has it (grep -r \
                  {name} /etc/default), then update-grub, then reboot",
                 knob.current
             );
