@@ -38,7 +38,7 @@ pub enum DelayError {
     Delay(f64),
     /// The phase would turn by more than half a turn from sample to sample, which is another rate.
     #[error(
-        "phase rate {value} rad/s must be between -{most} and {most} rad/s: half a turn each ADC sample"
+        "phase rate {value:e} rad/s must be between -{most:.3e} and {most:.3e} rad/s: half a turn each ADC sample"
     )]
     PhaseRate {
         /// What was asked for, in rad/s.
