@@ -181,11 +181,14 @@ proptest! {
     }
 }
 
-fn pair(initial: u64) -> Network {
-    let partition = |name: &str| Partition {
+fn partition(name: &str) -> Partition {
+    Partition {
         name: name.into(),
         busy: 100,
-    };
+    }
+}
+
+fn pair(initial: u64) -> Network {
     let queue = |from, to, initial| Queue {
         from,
         to,
@@ -242,10 +245,6 @@ fn reports_are_text_json_and_dot() {
 /// beside it.
 #[test]
 fn a_queue_whose_room_sets_the_period_is_drawn_as_such() {
-    let partition = |name: &str| Partition {
-        name: name.into(),
-        busy: 100,
-    };
     let queue = |from, to, capacity| Queue {
         from,
         to,
