@@ -16,7 +16,7 @@ const SPECTRA_FOR_GAINS: u64 = 10_000;
 /// were seen in a polarisation of zeros beside one with noise. The quantisation of a digitiser of
 /// 16 bits is 98 dB below a sine of full scale.
 const ROUNDING: f64 = 1e-12;
-/// Above this, noise alone would have many channels flagged: 0.7 % with 2, 6 % with 4.
+/// Above this, spectra have so much in common that noise alone has many channels flagged.
 const MOST_OVERSAMPLING: f64 = 1.5;
 
 /// Channels of one polarisation whose kurtosis noise alone rarely has.
@@ -283,7 +283,6 @@ mod tests {
         };
         assert_eq!(flags(2, "1"), None);
         assert!(flags(spectra, "4/3").is_some());
-        // Of noise alone, one channel in 17 would be flagged with 4, and one in three with 16.
         assert_eq!((flags(spectra, "2"), flags(spectra, "16")), (None, None));
     }
 
