@@ -1,6 +1,5 @@
 //! One rx lcore, whose queue and window the test holds.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -168,41 +167,6 @@ fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> L
     located
 }
 
-/// The engine leaves a lane behind, which then gets its first heaps, and moves the window only
-/// later.
-#[test]
-fn a_lane_that_was_left_behind_waits_for_the_window_too() {
-    const CHUNK: u64 = 1000;
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
-    receiver.allow_leaving_behind();
-    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
-    assert_eq!(open(&mut first, &memory, CHUNK), LocatedChunk::NoBuffer);
-    assert!(matches!(receiver.poll(), Collected::Nothing));
-
-    let pool = frames("rx_leap", 1);
-    let mbuf = heap(&pool, CHUNK * recv().chunk_samples as u64);
-    let RxLcore { mut placer, .. } = lcore("rx_leap", &memory, 1).0;
-    let times = PhaseTimes::new("rx", None);
-    let mut clock = PhaseTimer::start(times.clone());
-    let placed = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // Only while it waits.
-            while times.progress() == Some(0) && !placed.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
-            receiver.poll();
-        });
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
-        placed.store(true, Ordering::Release);
-        assert_eq!(outcome, Ok(1));
-        publish(&mut stored);
-        placer.lane.end();
-    });
-}
-
 /// Of what is dropped, that is kept which tells what is configured otherwise than the sender.
 #[test]
 fn what_was_dropped_last_is_kept() {
@@ -249,32 +213,6 @@ fn what_was_dropped_last_is_kept() {
     assert_eq!((last.heap_length, last.timestamp), (Some(64), Some(2563)));
     assert_eq!(last.behind, Some(7 * 256));
     assert_eq!(last.destination, Some("239.102.1.64:7148".parse().unwrap()));
-}
-
-/// Where the window is too far behind for the time of one chunk after another, timestamps have
-/// leapt.
-#[test]
-fn heaps_beyond_the_window_have_patience() {
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
-    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_beyond", &memory, 0);
-    let pool = frames("rx_beyond", 1);
-    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let slots = memory.window().slots() as u64;
-    let mut newest = 0;
-    for (ahead, leaps) in [(100, true), (1, false), (slots - 1, false), (slots, true)] {
-        newest += ahead;
-        let before = placer.leap_until;
-        let mbuf = heap(&pool, newest * recv().chunk_samples as u64);
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        for _ in 0..if leaps { CONFIRMED } else { 1 } {
-            let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
-        }
-        publish(&mut stored);
-        placer.lane.end();
-        collect(&mut receiver);
-        assert_eq!(placer.leap_until > before, leaps, "{ahead}");
-    }
 }
 
 /// Told to end before it has looked at its queue, an lcore has a burst all the same.
@@ -443,5 +381,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     }
 }
 
+#[path = "lcore_leap_tests.rs"]
+mod leaps;
 #[path = "lcore_time_tests.rs"]
 mod time;

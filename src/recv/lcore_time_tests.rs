@@ -9,6 +9,8 @@ fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> Option<u64
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
     let mut stored = Vec::new();
     placer.lane.begin();
+    // Nobody moves the window while it waits.
+    placer.abort.set();
     let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
     publish(&mut stored);
     placer.lane.end();

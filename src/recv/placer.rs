@@ -31,8 +31,9 @@ pub enum WhenFull {
 
 /// Longest time that a live receiver waits for the engine to move the window to the first heap, or
 /// to the first heap behind a leap of timestamps. Until then the heap has no place, and packets
-/// wait in their queue.
-const LEAP: Duration = Duration::from_millis(100);
+/// wait in their queue. An engine that has a CPU takes far less; one whose CPU is taken away, as at
+/// the start of others beside it, does not cost heaps that the queue can hold.
+const LEAP: Duration = Duration::from_secs(2);
 
 /// Chunks that a silent lcore stays behind the foremost one.
 pub(super) const LAG: u64 = 1;
@@ -70,7 +71,7 @@ pub(super) struct HeapPlacer {
     pub(super) leaps: Leaps<Kept>,
     /// When the last of them came.
     pub(super) kept: Instant,
-    /// Until when to wait for the window after the digitisers' time leapt.
+    /// Until when to wait for the window after the digitisers' time leapt, while it has not come.
     pub(super) leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
@@ -347,7 +348,11 @@ impl HeapPlacer {
                 WhenFull::Wait => true,
                 WhenFull::Drop => self.leap_until.is_some_and(|until| Instant::now() < until),
             };
-            if located != LocatedChunk::NoBuffer || !waits {
+            if located != LocatedChunk::NoBuffer {
+                self.leap_until = None;
+                return located;
+            }
+            if !waits {
                 return located;
             }
             // Between bursts, so that the collector sees the new floor and can free chunks.

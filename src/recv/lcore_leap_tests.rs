@@ -1,0 +1,107 @@
+//! Heaps that wait for the engine to move the window.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// The engine leaves a lane behind, which then gets its first heaps, and moves the window only
+/// later.
+#[test]
+fn a_lane_that_was_left_behind_waits_for_the_window_too() {
+    const CHUNK: u64 = 1000;
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+    receiver.allow_leaving_behind();
+    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    assert_eq!(open(&mut first, &memory, CHUNK), LocatedChunk::NoBuffer);
+    assert!(matches!(receiver.poll(), Collected::Nothing));
+
+    let pool = frames("rx_leap", 1);
+    let mbuf = heap(&pool, CHUNK * recv().chunk_samples as u64);
+    let RxLcore { mut placer, .. } = lcore("rx_leap", &memory, 1).0;
+    let times = PhaseTimes::new("rx", None);
+    let mut clock = PhaseTimer::start(times.clone());
+    let placed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Only while it waits.
+            while times.progress() == Some(0) && !placed.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            receiver.poll();
+        });
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
+        placed.store(true, Ordering::Release);
+        assert_eq!(outcome, Ok(1));
+        publish(&mut stored);
+        placer.lane.end();
+    });
+}
+
+/// Where the window is too far behind for the time of one chunk after another, timestamps have
+/// leapt. The patience ends with the first heap that has a place.
+#[test]
+fn heaps_beyond_the_window_have_patience() {
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_beyond", &memory, 0);
+    let pool = frames("rx_beyond", 1);
+    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
+    let slots = memory.window().slots() as u64;
+    // Nobody moves the window while it waits.
+    placer.abort.set();
+    let mut place = |placer: &mut HeapPlacer, chunk: u64| {
+        let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
+        publish(&mut stored);
+        placer.lane.end();
+        outcome
+    };
+    let mut newest = 0;
+    for (ahead, leaps) in [(100, true), (1, false), (slots - 1, false), (slots, true)] {
+        newest += ahead;
+        // The first of all wait until they agree.
+        let heaps = if ahead == 100 { CONFIRMED } else { 1 };
+        for _ in 0..heaps {
+            let _no_free_chunk = place(&mut placer, newest);
+        }
+        assert_eq!(placer.leap_until.is_some(), leaps, "{ahead}");
+        collect(&mut receiver);
+        if leaps {
+            assert_eq!(place(&mut placer, newest), Ok(1), "{ahead}");
+            assert_eq!(placer.leap_until, None, "{ahead}");
+        }
+    }
+}
+
+/// An engine that has no CPU for a while costs none of the first heaps.
+#[test]
+fn the_first_heaps_wait_for_a_slow_engine() {
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_slow", &memory, 0);
+    let pool = frames("rx_slow", 1);
+    let mbuf = heap(&pool, 1000 * recv().chunk_samples as u64);
+    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(700) {
+                thread::yield_now();
+            }
+            receiver.poll();
+        });
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let mut placed = 0;
+        for _ in 0..CONFIRMED {
+            let heaps = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
+            placed += heaps.unwrap_or_else(|cause| panic!("{cause:?}"));
+        }
+        publish(&mut stored);
+        placer.lane.end();
+        assert_eq!(placed, 1);
+    });
+}
