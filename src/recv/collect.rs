@@ -6,7 +6,8 @@ use crossbeam::queue::ArrayQueue;
 use ground::N_POL;
 
 use super::input_stats::InputStats;
-use super::placer::WindowOf;
+use super::leap::FAR;
+use super::placer::{LAG, WindowOf};
 use super::window::{BufferId, ChunkWindow, Collector, END_OF_STREAM};
 use crate::config::RecvConfig;
 use crate::memory::{
@@ -226,7 +227,8 @@ impl Receiver {
     ///
     /// They are left behind only when the others have a chunk's time until their window is
     /// exhausted: an lcore that has lost its CPU for a while still has its packets in its ring, so
-    /// that spare chunks are patience as well.
+    /// that spare chunks are patience as well. Behind the first heap, and behind a leap of far more
+    /// than the window, they follow at once: the whole window is for what comes then.
     pub fn allow_leaving_behind(&mut self) {
         let slots = self.memory.window.slots() as u64;
         self.patience = Some(slots - OPEN_CHUNKS as u64 - 1);
@@ -236,7 +238,9 @@ impl Receiver {
     pub fn poll(&mut self) -> Collected {
         let Some((id, buffer)) = self.collector.poll() else {
             if let Some(lag) = self.patience {
-                self.collector.advance_laggards(lag);
+                let leap = FAR.max(2 * self.memory.window.slots() as u64);
+                self.collector.advance_laggards(leap, LAG);
+                self.collector.advance_laggards(lag, lag);
             }
             let ended = self.collector.head() >= END_OF_STREAM;
             return if ended {

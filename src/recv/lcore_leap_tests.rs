@@ -105,3 +105,32 @@ fn the_first_heaps_wait_for_a_slow_engine() {
         assert_eq!(placed, 1);
     });
 }
+
+/// Behind a leap, the window's room is ahead of the first heap, also while an lcore has none yet.
+#[test]
+fn a_leap_leaves_room_for_an_lcore_that_comes_late() {
+    let (memory, mut receiver) = with_spare(2);
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_room", &memory, 1);
+    let pool = frames("rx_room", 1);
+    let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
+    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    for leap in [1000, 5000] {
+        assert_eq!(open(&mut first, &memory, leap), LocatedChunk::NoBuffer);
+        collect(&mut receiver);
+        for chunk in leap..leap + SPARE {
+            let located = open(&mut first, &memory, chunk);
+            assert!(matches!(located, LocatedChunk::Buffer(_)), "{chunk}");
+            collect(&mut receiver);
+        }
+        let mut stored = Vec::new();
+        for chunk in leap..leap + SPARE {
+            let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
+            placer.lane.begin();
+            let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
+            publish(&mut stored);
+            placer.lane.end();
+            assert_eq!(outcome, Ok(1), "{chunk}");
+            collect(&mut receiver);
+        }
+    }
+}

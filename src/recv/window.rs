@@ -250,19 +250,20 @@ impl<W: std::ops::Deref<Target = ChunkWindow>> Collector<W> {
         None
     }
 
-    /// Raises lanes that are more than `lag` chunks behind the foremost one, unless they are in the
-    /// middle of a burst. Returns how many lanes moved.
+    /// Raises lanes that are more than `behind` chunks behind the foremost one, unless they are in
+    /// the middle of a burst, to `lag` behind it. Returns how many lanes moved.
     ///
     /// This keeps an lcore that gets no packets, or far too few, from holding the others up.
-    pub fn advance_laggards(&self, lag: u64) -> usize {
-        let floor = self.window.foremost().saturating_sub(lag);
+    pub fn advance_laggards(&self, behind: u64, lag: u64) -> usize {
+        let foremost = self.window.foremost();
+        let floor = foremost.saturating_sub(lag.min(behind));
         self.window
             .lanes
             .iter()
             .filter(|lane| {
                 let word = lane.0.load(Ordering::Relaxed);
                 word & BUSY == 0
-                    && word < floor
+                    && word < foremost.saturating_sub(behind)
                     && lane
                         .0
                         .compare_exchange(word, floor, Ordering::AcqRel, Ordering::Relaxed)

@@ -74,9 +74,9 @@ fn laggards_are_raised_unless_busy() {
     open(&mut lanes[0], 3, 2);
     assert_eq!(collector.poll(), None);
     lanes[1].begin();
-    assert_eq!(collector.advance_laggards(0), 0);
+    assert_eq!(collector.advance_laggards(0, 0), 0);
     lanes[1].end();
-    assert_eq!(collector.advance_laggards(0), 1);
+    assert_eq!(collector.advance_laggards(0, 0), 1);
     assert_eq!(collector.poll(), Some((0, 1)));
     assert_eq!(open(&mut lanes[1], 1, 3), LocatedChunk::TooOld);
 }
@@ -86,7 +86,7 @@ fn a_lane_is_left_behind_until_it_has_a_heap() {
     let (mut lanes, mut collector) = window(2);
     assert!(!lanes[1].is_left_behind());
     open(&mut lanes[0], 3, 1);
-    collector.advance_laggards(1);
+    collector.advance_laggards(1, 1);
     assert!(lanes[1].is_left_behind() && !lanes[0].is_left_behind());
     let foremost = lanes[0].foremost();
     lanes[1].follow(foremost);
@@ -146,11 +146,12 @@ impl Model {
             .collect()
     }
 
-    fn advance_laggards(&mut self, lag: u64) -> usize {
-        let floor = self.foremost().saturating_sub(lag);
+    fn advance_laggards(&mut self, behind: u64, lag: u64) -> usize {
+        let foremost = self.foremost();
         let lanes = 0..self.floors.len();
         let raised = lanes.filter(|&lane| {
-            let raised = self.raise(lane, floor);
+            let late = foremost.saturating_sub(self.floors[lane]) > behind;
+            let raised = late && self.raise(lane, foremost.saturating_sub(lag));
             self.left_behind[lane] |= raised;
             raised
         });
@@ -163,7 +164,8 @@ enum Act {
     /// A heap this far from three chunks below the foremost floor, and whether a buffer is free.
     Open(u64, bool),
     Collect,
-    AdvanceLaggards(u64),
+    /// Lanes so far behind, to how far behind.
+    AdvanceLaggards(u64, u64),
     Follow(u64),
     End,
 }
@@ -173,7 +175,8 @@ fn act() -> impl Strategy<Value = Act> {
         12 => (0..8u64, prop::bool::weighted(0.9)).prop_map(|(ahead, free)| Act::Open(ahead, free)),
         1 => (0..100_000u64).prop_map(|ahead| Act::Open(ahead, true)),
         6 => Just(Act::Collect),
-        2 => (0..4u64).prop_map(Act::AdvanceLaggards),
+        2 => (0..4u64).prop_map(|lag| Act::AdvanceLaggards(lag, lag)),
+        2 => (0..900u64, 0..4u64).prop_map(|(far, lag)| Act::AdvanceLaggards(far + lag, lag)),
         2 => (0..6u64).prop_map(Act::Follow),
         1 => Just(Act::End),
     ]
@@ -209,8 +212,9 @@ proptest! {
                     prop_assert_eq!(collected, model.collect());
                     prop_assert_eq!(collector.head(), model.head);
                 }
-                Act::AdvanceLaggards(lag) => {
-                    prop_assert_eq!(collector.advance_laggards(lag), model.advance_laggards(lag));
+                Act::AdvanceLaggards(behind, lag) => {
+                    let advanced = collector.advance_laggards(behind, lag);
+                    prop_assert_eq!(advanced, model.advance_laggards(behind, lag));
                 }
                 Act::Follow(ahead) => {
                     let id = near(ahead);

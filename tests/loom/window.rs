@@ -167,7 +167,7 @@ fn overtake(
     burst(&memory, &mut fast, 0, 0);
     burst(&memory, &mut fast, 0, 1);
     let mut collector = Collector::new(Shared(memory.clone()));
-    collector.advance_laggards(0);
+    collector.advance_laggards(0, 0);
     let collected = collector.poll();
     let seen = collected.map(|(_, buffer)| read(&memory, buffer));
     (collected.map(|(id, _)| id), seen, other.join().unwrap())
