@@ -70,9 +70,9 @@ pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchErr
     let before = tasks();
     let mut receiver = Receiver::new(&bench.config)?;
     let decoders = new_tasks(&before);
-    let without_cpu = || {
+    let without_cpu = || -> Vec<f64> {
         let decoding = decoders.iter().map(|task| task.without_cpu());
-        own_without_cpu() + decoding.sum::<f64>()
+        decoding.chain([own_without_cpu()]).collect()
     };
     let mut frames: Vec<ReceivedFrame> = Vec::new();
     for block in samples.chunks(bench.block) {
@@ -84,7 +84,7 @@ pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchErr
         receiver.push(&[], &mut frames);
     }
     frames.clear();
-    let had_none = without_cpu();
+    let had_none_before = without_cpu();
     let mut times = Vec::new();
     let first = samples.len() as u64;
     let (mut given, mut waited, mut blocks, mut sent) = (first, 0u64, 0u64, FRAMES as u64);
@@ -119,7 +119,12 @@ pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchErr
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let had_none = without_cpu() - had_none;
+    // A thread that is somebody else's may have ended, and then has no time any more.
+    let (before, now) = (had_none_before.iter(), without_cpu().into_iter());
+    let had_none: f64 = now
+        .zip(before)
+        .map(|(now, before)| (now - before).max(0.0))
+        .sum();
     receiver.finish(&mut frames);
     times.sort_by(f64::total_cmp);
     let at = |share: f64| {
