@@ -163,7 +163,7 @@ impl Signals {
     /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes
     /// the log level to debug and back. Never returns.
     async fn handle(mut self, ends: SyncSender<StopReason>, level: LogLevel, told: Stop) {
-        let mut on = false;
+        let (mut on, mut heard) = (false, false);
         loop {
             let (name, code) = tokio::select! {
                 () = received(&mut self.hangup) => ("SIGHUP", 129),
@@ -176,10 +176,11 @@ impl Signals {
                     continue;
                 }
             };
-            if told.is_set() {
+            if heard {
                 tracing::warn!(signal = name, "the second signal: ending at once");
                 process::exit(code);
             }
+            heard = true;
             // The reason first: who ends as it is told finds it.
             let _ = ends.try_send(StopReason::Signal(name));
             told.set();
