@@ -92,6 +92,10 @@ pub struct StandardRequests<D> {
     log_level: AtomicUsize,
 }
 
+/// Bytes that a regular expression may have. What it is parsed to is bounded by nothing else, and
+/// two bytes can stand for a class of kilobytes.
+const PATTERN_BYTES: usize = 1024;
+
 /// A regular expression for sensor names cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("/{pattern}/ is no regular expression that can be used here: {why}")]
@@ -119,6 +123,12 @@ impl SensorFilter {
             sensors.find(name)?;
             return Ok(Self::Named(name.to_owned()));
         };
+        if pattern.len() > PATTERN_BYTES {
+            let bytes = pattern.len();
+            let why = format!("it has {bytes} bytes, and at most {PATTERN_BYTES} are taken");
+            let pattern = excerpt(pattern.as_bytes());
+            return Err(PatternError { pattern, why }.into());
+        }
         let regex = RegexBuilder::new(pattern)
             .size_limit(REGEX_BYTES)
             .dfa_size_limit(REGEX_BYTES)

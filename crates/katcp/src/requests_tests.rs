@@ -166,6 +166,14 @@ fn sensors_are_listed_by_name_and_expression() {
     }
     let open = ask("?sensor-list /(/").remove(0);
     assert!(open.ends_with(r"here:\_unclosed\_group"), "{open}");
+    // Two bytes that stand for a class of kilobytes.
+    let classes = |count: usize| ask(&format!("?sensor-list /{}/", r"\\w".repeat(count))).remove(0);
+    assert_eq!(classes(20), "!sensor-list ok 0");
+    let long = classes(513);
+    assert!(
+        long.ends_with(r"it\_has\_1026\_bytes,\_and\_at\_most\_1024\_are\_taken"),
+        "{long}"
+    );
     // Clients look for this text.
     assert!(ask("?sensor-value x")[0].starts_with(r"!sensor-value fail Unknown\_sensor\_'x'"));
 }
