@@ -72,24 +72,30 @@ impl ReservedAddress {
     ///
     /// Fails if another program listens there, or if the address is not one of this host.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        let bind = || {
+        let bind = |reuse| {
             let socket = match address.ip() {
                 IpAddr::V4(_) => TcpSocket::new_v4()?,
                 IpAddr::V6(_) => TcpSocket::new_v6()?,
             };
-            socket.set_reuseaddr(true)?;
+            socket.set_reuseaddr(reuse)?;
             // Connections inherit it, so that clients whose host is gone are noticed some time.
             socket.set_keepalive(true)?;
             socket.bind(address)?;
             Ok(socket)
         };
-        let socket = bind().map_err(|source| BindError { address, source })?;
+        // An address that may be reused can be had by others that say the same, until one listens.
+        // It has to be where connections of an earlier server have not quite ended.
+        let socket = bind(false).or_else(|_| bind(true));
+        let socket = socket.map_err(|source| BindError { address, source })?;
         Ok(Self { address, socket })
     }
 
     fn listen(self) -> Result<TcpListener, BindError> {
         let Self { address, socket } = self;
-        let listener = socket.listen(1024);
+        // So that the next server has it at once, whatever connections of this one have not ended.
+        let listener = socket
+            .set_reuseaddr(true)
+            .and_then(|()| socket.listen(1024));
         listener.map_err(|source| BindError { address, source })
     }
 }

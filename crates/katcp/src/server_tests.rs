@@ -513,3 +513,25 @@ async fn a_newcomer_takes_the_place_of_one_that_asks_for_nothing() {
     assert_eq!(late.line().await, "");
     clients(&server, 4).await;
 }
+
+/// Others that would share an address cannot take one that is reserved; the next server can, also
+/// while connections of the last one have not quite ended.
+#[tokio::test]
+async fn a_reserved_address_is_taken_by_nobody_else() {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let reserved = ReservedAddress::bind(any).expect("a free port");
+    let address = reserved.socket.local_addr().expect("an address");
+    let other = TcpSocket::new_v4().expect("a socket");
+    other.set_reuseaddr(true).expect("an option");
+    let refused = other.bind(address).expect_err("it is reserved");
+    assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    ReservedAddress::bind(address).expect_err("it is reserved");
+    let listener = reserved.listen().expect("listens");
+    let client = TcpStream::connect(address).await.expect("a connection");
+    let (accepted, _) = listener.accept().await.expect("a connection");
+    // The server's end closes first, and waits for what may still be under way.
+    drop((accepted, listener));
+    drop(client);
+    let again = ReservedAddress::bind(address).expect("the next server");
+    again.listen().expect("listens");
+}
