@@ -124,6 +124,7 @@ impl Client {
         let (stream, address) = open(&address, limits.connect_time, deadline)?;
         let mut connection = Connection::new(stream, limits.line);
         let mut informs = KeptMessages::new(limits.kept);
+        let mut last = false;
         let protocol = loop {
             if let Some(message) = connection.received()? {
                 let version = protocol_version(&message);
@@ -134,9 +135,11 @@ impl Client {
                 continue;
             }
             let left = left_until(deadline);
-            if left == Some(Duration::ZERO) || !connection.fill(left)? {
+            if last || !connection.fill(left)? {
                 return Err(ClientError::NoGreeting(limits.connect_time));
             }
+            // What came in time counts, also if this thread came too late to look.
+            last = left == Some(Duration::ZERO);
         };
         Ok(Self {
             connection,
@@ -203,7 +206,7 @@ impl Client {
             return Err(ClientError::NoReply { name, time });
         }
         let mut informs = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut last) = (0, false);
         loop {
             while let Some(message) = self.connection.received()? {
                 if message.id() != id || message.name() != name {
@@ -223,12 +226,14 @@ impl Client {
                 }
             }
             let left = left_until(deadline);
-            if left == Some(Duration::ZERO) || !self.connection.fill(left)? {
+            if last || !self.connection.fill(left)? {
                 if !self.protocol.has_ids {
                     self.connection.close();
                 }
                 return Err(ClientError::NoReply { name, time });
             }
+            // As for the greeting.
+            last = left == Some(Duration::ZERO);
         }
     }
 
