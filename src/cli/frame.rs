@@ -70,7 +70,9 @@ impl From<ControlEnd> for StopReason {
 
 /// Binds the sockets of control and of metrics, so that a port in use is known at once.
 pub fn bind(serve: &ServeOptions) -> Result<(ReservedAddress, Sockets), Failure> {
-    let katcp = ReservedAddress::bind(katcp_address(serve)?).map_err(Failure::usage)?;
+    let katcp = ReservedAddress::bind(katcp_address(serve)?);
+    let katcp = katcp
+        .map_err(|error| Failure::usage(format!("--katcp-port {}: {error}", serve.katcp_port)))?;
     Ok((
         katcp,
         Sockets::bind("--prometheus-port", serve.prometheus_port)?,
