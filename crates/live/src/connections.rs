@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
@@ -54,10 +54,16 @@ pub struct Connections {
     open: Mutex<Open>,
 }
 
+/// A connection that has had so long to ask for something makes room for others.
+const TIME_TO_ASK: Duration = Duration::from_millis(100);
+/// How often it is looked for room.
+const LOOK: Duration = Duration::from_millis(5);
+
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
-    fresh: VecDeque<(u64, AbortHandle)>,
+    /// With the time when each came.
+    fresh: VecDeque<(u64, AbortHandle, Instant)>,
     scrapes: VecDeque<(u64, AbortHandle)>,
     pages: VecDeque<(u64, AbortHandle)>,
     viewers: VecDeque<(u64, AbortHandle)>,
@@ -87,18 +93,39 @@ impl Connections {
         let mut open = self.lock();
         let number = open.next;
         open.next += 1;
-        make_room(&mut open.fresh, self.limits.fresh);
-        open.fresh.push_back((number, start(number)));
+        open.fresh.retain(|(_, task, _)| !task.is_finished());
+        if open.fresh.len() >= self.limits.fresh
+            && let Some((_, oldest, _)) = open.fresh.pop_front()
+        {
+            oldest.abort();
+        }
+        open.fresh
+            .push_back((number, start(number), Instant::now()));
+    }
+
+    /// Waits until one more connection turns none away that has had no time to ask for something,
+    /// as after this process stood still: until then, those that come wait in the system's queue.
+    pub async fn room(&self) {
+        let is_full = || {
+            let mut open = self.lock();
+            open.fresh.retain(|(_, task, _)| !task.is_finished());
+            let oldest = open.fresh.front().map(|(_, _, came)| came.elapsed());
+            open.fresh.len() >= self.limits.fresh && oldest.is_some_and(|age| age < TIME_TO_ASK)
+        };
+        while is_full() {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Says what a connection is for, once that is known. Returns whether there is room for it.
     pub fn classify(&self, number: u64, class: Class) -> bool {
         let mut open = self.lock();
-        let place = open.fresh.iter().position(|(other, _)| *other == number);
-        let Some(connection) = place.and_then(|place| open.fresh.remove(place)) else {
+        let place = open.fresh.iter().position(|(other, ..)| *other == number);
+        let Some((_, task, _)) = place.and_then(|place| open.fresh.remove(place)) else {
             // It was told already.
             return true;
         };
+        let connection = (number, task);
         match class {
             Class::Scrape => {
                 make_room(&mut open.scrapes, self.limits.scrapes);

@@ -168,6 +168,7 @@ impl Site {
                     continue;
                 }
             };
+            connections.room().await;
             bound_waiting(&stream, self.limits.stuck);
             let (router, shared) = (router.clone(), connections.clone());
             connections.add(|number| {

@@ -106,6 +106,26 @@ async fn browsers_get_the_page_and_scrapers_metrics_at_the_same_address() {
     }
 }
 
+/// What came while the process stood still waits for its turn.
+#[tokio::test]
+async fn nobody_is_turned_away_who_asks_at_once() {
+    let listener = live::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = Limits {
+        fresh: 8,
+        ..Limits::default()
+    };
+    let mut asked = Vec::new();
+    for _ in 0..100 {
+        asked.push(ask(address, "/live.js", "*/*").await.unwrap());
+    }
+    let site = Site::default().source(Counted::default()).limits(limits);
+    tokio::spawn(site.serve(listener));
+    for stream in &mut asked {
+        read_until(stream, "HTTP/1.1 200").await;
+    }
+}
+
 #[tokio::test]
 async fn a_document_is_made_once_for_all_viewers_and_for_nobody_never() {
     let source = Counted::default();
