@@ -4,7 +4,7 @@
 //! [`StatisticsBoard`]. Readers take the latest at any time and hold nobody up.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 
 use ground::{N_POL, Timestamp};
 use num_complex::Complex64;
@@ -180,6 +180,16 @@ impl InputStatistics {
 struct Latest<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Latest<T> {
+    /// Puts `value` in the place of what there is, which it returns. A reader that holds it, and may
+    /// have lost its CPU, keeps what there is; then `value` comes back.
+    fn offer(&self, value: Arc<T>) -> Option<Arc<T>> {
+        match self.0.try_lock() {
+            Ok(mut held) => held.replace(value),
+            Err(TryLockError::Poisoned(held)) => held.into_inner().replace(value),
+            Err(TryLockError::WouldBlock) => Some(value),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Arc<T>>> {
         ground::lock(&self.0)
     }
@@ -241,15 +251,17 @@ impl StatisticsBoard {
         self.outputs.get(index)?.lock().clone()
     }
 
-    /// Publishes statistics of the input. Returns those that it displaces.
+    /// Publishes statistics of the input. Returns those that it displaces, or these where somebody
+    /// reads just now.
     pub fn publish_input(&self, statistics: Arc<InputStatistics>) -> Option<Arc<InputStatistics>> {
         if let Some(totals) = self.totals.get() {
             totals.input.add(&statistics, InputStatistics::add);
         }
-        self.input.lock().replace(statistics)
+        self.input.offer(statistics)
     }
 
-    /// Publishes statistics of the output with this index. Returns those that it displaces.
+    /// Publishes statistics of the output with this index. Returns those that it displaces, or these
+    /// where somebody reads just now.
     pub fn publish_output(
         &self,
         index: usize,
@@ -258,7 +270,7 @@ impl StatisticsBoard {
         if let Some(total) = self.totals.get().and_then(|of| of.outputs.get(index)) {
             total.add(&statistics, OutputStatistics::add);
         }
-        self.outputs.get(index)?.lock().replace(statistics)
+        self.outputs.get(index)?.offer(statistics)
     }
 }
 
@@ -273,6 +285,22 @@ mod tests {
             spectra,
             channels: vec![ChannelSums::default(), sums],
         })
+    }
+
+    /// The thread that publishes waits for nobody who reads.
+    #[test]
+    fn whoever_reads_keeps_what_there_is() {
+        let board = StatisticsBoard::new(1);
+        let first = output(0, 1, ChannelSums::default());
+        assert!(board.publish_output(0, first.clone()).is_none());
+        let later = output(100, 1, ChannelSums::default());
+        let held = board.outputs[0].lock();
+        let back = board.publish_output(0, later.clone());
+        assert!(Arc::ptr_eq(&back.unwrap(), &later));
+        drop(held);
+        assert!(Arc::ptr_eq(&board.output(0).unwrap(), &first));
+        let displaced = board.publish_output(0, later);
+        assert!(Arc::ptr_eq(&displaced.unwrap(), &first));
     }
 
     fn input(start: u64, counts: [u64; 2]) -> Arc<InputStatistics> {
