@@ -226,7 +226,8 @@ impl DsimArgs {
             first_timestamp: self.first_timestamp.unwrap_or(0),
         };
         config.check().map_err(Failure::usage)?;
-        Demand::check(vec![signals_demand(&config)]).map_err(Failure::usage)?;
+        Demand::check(vec![Windows::demand(&config, config.period, "--period")])
+            .map_err(Failure::usage)?;
         Ok(config)
     }
 
@@ -279,16 +280,6 @@ impl DsimArgs {
             )));
         }
         Ok(samples.map(|samples| samples.div_ceil(self.heap_samples as u64)))
-    }
-}
-
-/// Memory of the samples that repeat.
-pub fn signals_demand(config: &DigitiserConfig) -> Demand {
-    Demand {
-        what: format!("samples of {} polarisations", config.dests.len()),
-        bytes: Windows::bytes(config, config.period),
-        option: "--period".to_owned(),
-        value: config.period as usize,
     }
 }
 

@@ -19,6 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
 
 use super::{Control, ControlEnd, ControlError};
+use crate::assembly::{Demand, DemandError};
 use crate::sim::config::MAX_PERIOD;
 use crate::sim::live::SignalsChange;
 use crate::sim::{DigitiserConfig, Signal, Windows, parse};
@@ -51,6 +52,8 @@ enum SignalsError {
         "period {period} must be positive and divide the longest period, {max_period}, a sensor of its own"
     )]
     Period { period: i64, max_period: u64 },
+    #[error("{0}; the samples come beside those that are sent: ask for a shorter period")]
+    Memory(DemandError),
     #[error("the sender has ended, or does not come to change its signals")]
     Sender,
     #[error("the signals cannot be computed: {0}")]
@@ -237,6 +240,8 @@ impl Device for Dsim {
         Some(Box::pin(async move {
             let (original, signals, period) = asked?;
             let turn = shared.turn.clone().lock_owned().await;
+            let demand = Windows::demand(&shared.config, period, "period");
+            Demand::check(vec![demand]).map_err(SignalsError::Memory)?;
             // From here on to its end, whether or not the client stays: sensors go with the
             // signals.
             let change = tokio::spawn(shared.change(turn, original, signals, period));

@@ -6,6 +6,7 @@ use super::config::{DigitiserConfig, lcm};
 use super::evaluate::Evaluator;
 use super::quantise::{DitherSource, pack, quantise, saturated};
 use super::signal::{Signal, Term};
+use crate::assembly::Demand;
 
 /// The windows of all polarisations.
 pub struct Windows(Vec<SignalWindow>);
@@ -24,6 +25,16 @@ impl Windows {
         let heaps = lcm(period, config.heap_samples as u64) / config.heap_samples as u64;
         let heap = (config.heap_bytes() + size_of::<u16>()) as u64;
         (config.dests.len() as u64).saturating_mul(heaps.saturating_mul(heap))
+    }
+
+    /// That memory, of which `option` tells the period.
+    pub fn demand(config: &DigitiserConfig, period: u64, option: &str) -> Demand {
+        Demand {
+            what: format!("samples of {} polarisations", config.dests.len()),
+            bytes: Self::bytes(config, period),
+            option: option.to_owned(),
+            value: period as usize,
+        }
     }
 
     /// The sample of polarisation `pol` at timestamp `t`.

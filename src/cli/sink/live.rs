@@ -16,7 +16,6 @@ use super::SinkArgs;
 use super::metrics::SinkMetrics;
 use crate::assembly::{Demand, Threads};
 use crate::cli::Failure;
-use crate::cli::dsim::signals_demand;
 use crate::cli::frame::{self, StopReason};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
@@ -29,7 +28,7 @@ use crate::net::{FlowTable, parse_endpoints};
 use crate::page::{SinkPage, SinkPageParts};
 use crate::ports::{Interface, Links, OpenPort, PortUse};
 use crate::report::to_json;
-use crate::sim::{DigitiserConfig, parse};
+use crate::sim::{DigitiserConfig, Windows, parse};
 use crate::sink::StreamReport;
 use crate::sink::live::{
     Asked, Checker, LiveReport, Seen, Shape, Shown, SinkLcore, SinkParts, Tracker,
@@ -254,7 +253,12 @@ impl LiveArgs {
             first_timestamp: 0,
         };
         digitiser.check().map_err(Failure::usage)?;
-        Demand::check(vec![signals_demand(&digitiser)]).map_err(Failure::usage)?;
+        Demand::check(vec![Windows::demand(
+            &digitiser,
+            digitiser.period,
+            "--period",
+        )])
+        .map_err(Failure::usage)?;
         if !self.gain.is_finite() {
             let text = format!("--gain {}: must be a finite number; try 1", self.gain);
             return Err(Failure::usage(text));
