@@ -49,6 +49,8 @@ pub struct SensorFeed {
     outputs: Vec<OutputConfig>,
     /// End of the statistics that are shown, per output.
     shown: Vec<Option<Timestamp>>,
+    /// Whether the sensor shows a test, per output.
+    tested: Vec<bool>,
     log: AppliedLog,
     reason: Option<StatusReason>,
 }
@@ -100,6 +102,7 @@ impl SensorFeed {
             busy: Vec::new(),
             outputs: config.outputs.clone(),
             shown: vec![None; config.outputs.len()],
+            tested: vec![false; config.outputs.len()],
             sensors,
             log: AppliedLog::new(config),
             reason: None,
@@ -160,6 +163,7 @@ impl SensorFeed {
             );
             self.overwritten = overwritten;
             for output in 0..self.delays.len() {
+                self.repair_test(output);
                 for pol in 0..N_POL {
                     let model = self.published.delay(output, pol);
                     let shown = self.delays[output][pol];
@@ -286,7 +290,26 @@ impl SensorFeed {
         }
     }
 
-    fn test(&self, change: &TestChange) {
+    /// Shows whether there is a test where the events that told may have been displaced.
+    fn repair_test(&mut self, output: usize) {
+        let Some(now) = self
+            .published
+            .has_test(output)
+            .filter(|now| *now != self.tested[output])
+        else {
+            return;
+        };
+        self.tested[output] = now;
+        let (status, name) = match now {
+            true => (SensorStatus::Warn, "unknown"),
+            false => (SensorStatus::Nominal, "off"),
+        };
+        let value = Value::String(name.into());
+        self.set(self.sensors.tests[output], unix_now(), status, value);
+    }
+
+    fn test(&mut self, change: &TestChange) {
+        self.tested[change.output] = change.pattern.is_some();
         let sensor = self.sensors.tests[change.output];
         let (status, name) = match change.pattern {
             Some(pattern) => (SensorStatus::Warn, pattern.name()),

@@ -4,6 +4,7 @@ use katcp::{SensorInfo, ValueType};
 
 use super::*;
 use crate::config::tests::engine;
+use crate::engine::TestPattern;
 use crate::engine::steer::ControlHandle;
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
@@ -277,6 +278,29 @@ fn active_models_are_shown_and_none_is_missed() {
     bench.feed.update(Instant::now());
     assert!(bench.sensor("w.input1.delay").0.starts_with("(900, "));
     assert_eq!(bench.sensor("w.input0.delay").0, "(-1, 0.0, 0.0, 0.0, 0.0)");
+}
+
+/// Begin and end of a test are shown also where control was too slow to hear of them.
+#[test]
+fn tests_are_shown_though_other_events_displace_theirs() {
+    let mut bench = Bench::new();
+    let shown = |bench: &Bench| bench.sensor("karoo.w.test-pattern").0;
+    let patterns = [Some(TestPattern::Ramp), None];
+    for (pattern, expected) in patterns.into_iter().zip(["unknown", "off"]) {
+        let output = 0;
+        let from = Timestamp(0);
+        let change = TestChange {
+            output,
+            from,
+            pattern,
+        };
+        bench.published.tell(EngineEvent::Test(change));
+        for _ in 0..5000 {
+            bench.published.tell(chunk(0, [0, 0], [0, 0]));
+        }
+        bench.feed.update(Instant::now());
+        assert_eq!(shown(&bench), expected);
+    }
 }
 
 #[test]

@@ -144,8 +144,9 @@ impl Published {
     }
 
     /// Events that newer ones displaced because nobody took them. After a displaced
-    /// [`EngineEvent::Delay`], [`delay`](Self::delay) tells; a displaced [`EngineEvent::Applied`]
-    /// is lost; all others are made up for by later ones.
+    /// [`EngineEvent::Delay`], [`delay`](Self::delay) tells, after one of a test
+    /// [`has_test`](Self::has_test); a displaced [`EngineEvent::Applied`] is lost; all others are
+    /// made up for by later ones.
     pub fn overwritten(&self) -> u64 {
         self.overwritten.load(Ordering::Relaxed)
     }
