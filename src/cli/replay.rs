@@ -235,7 +235,7 @@ fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
     let verdict = Verdict::of(report);
     let style = match verdict.grade {
         Grade::Good => colour::GOOD,
-        Grade::Losses => colour::DOUBTFUL,
+        Grade::Losses | Grade::Clipped => colour::DOUBTFUL,
         Grade::Nothing => colour::BAD,
     };
     let headline = colour::paint(style, &verdict.headline, on_terminal);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use dsp::{OutputBits, level};
 use ground::N_POL;
 
 use super::Cause;
@@ -10,21 +11,16 @@ use super::track::FoundLoss;
 
 /// Share of a digitiser's samples at full scale: what noise at −7 dBFS has.
 pub const INPUT: f64 = 1e-3;
-/// Share of complex output values that quantisation to 8 bits clips.
-const OUTPUT: f64 = 0.01;
-/// The same of 4 bits, which clip noise of their best level.
-const OUTPUT_4_BITS: f64 = 0.05;
 /// How long it is to be clipped before that is said.
 const FOR: Duration = Duration::from_secs(2);
 
 impl StreamCounts {
     /// Share of its values that may be clipped.
     pub fn clipping_limit(&self) -> f64 {
-        if self.four_bits {
-            OUTPUT_4_BITS
-        } else {
-            OUTPUT
-        }
+        level::clipping_limit(match self.four_bits {
+            true => OutputBits::Four,
+            false => OutputBits::Eight,
+        })
     }
 }
 

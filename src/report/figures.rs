@@ -39,10 +39,12 @@ pub(super) fn section(
 
 /// Mean and largest power of either polarisation.
 fn curves(out: &mut String, spectra: &SpectraAccumulator, mhz: &Range<f64>) {
-    out.push_str(
-        "<p class=\"soft\">Power of the quantised output; 0 dB is one component at 127.\
+    let _ = write!(
+        out,
+        "<p class=\"soft\">Power of the quantised output; 0 dB is one component at {}.\
          <span class=\"key\" style=\"background:var(--mean)\"></span>mean\
          <span class=\"key\" style=\"background:var(--peak)\"></span>largest of all spectra</p><div class=\"pair\">",
+        spectra.full_scale()
     );
     let axis = picture::power_axis(spectra);
     for pol in 0..N_POL {

@@ -11,6 +11,7 @@ use ground::{SampleClock, Timestamp};
 
 use super::data::*;
 use super::html::*;
+use super::levels::{OutputLevels, PolLevels};
 use super::spectra::SpectraAccumulator;
 use super::verdict::{Grade, Verdict, explain};
 use crate::config::{Decision, EngineConfig, OutputConfig, RecvConfig, SendConfig};
@@ -228,6 +229,26 @@ fn report_is_one_page_that_needs_nothing_else() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Levels of the output of a report, of which so large a share is clipped.
+fn levels(report: &RunReport, clipped: f64) -> OutputLevels {
+    let pol = PolLevels {
+        rms: 10.0,
+        best_rms: 10.0,
+        gain_factor: 1.0,
+        zeros: 0.0,
+        clipped,
+        efficiency: 1.0,
+        flags: None,
+    };
+    OutputLevels {
+        name: report.config.outputs[0].name.clone(),
+        spectra: 1,
+        pols: [pol.clone(), pol],
+        correlation: 0.0,
+        phase: 0.0,
+    }
+}
+
 #[test]
 fn verdicts_follow_the_counters() {
     let lossy = report();
@@ -252,6 +273,18 @@ fn verdicts_follow_the_counters() {
         Grade::Good,
         "datagrams for others are no loss"
     );
+    let mut clipped = good.clone();
+    clipped.levels = vec![levels(&good, 0.02)];
+    let verdict = Verdict::of(&clipped);
+    assert_eq!(verdict.grade, Grade::Clipped);
+    assert!(
+        verdict.reasons[0].starts_with("2.0 % of the values of wideband were clipped"),
+        "{verdict:?}"
+    );
+    // Noise of the best level of 4 bits has as much.
+    clipped.config.outputs[0].sample_bits = OutputBits::Four;
+    assert_eq!(Verdict::of(&clipped).grade, Grade::Good);
+
     good.input.drops.insert("no-free-chunk".into(), 1);
     assert_eq!(Verdict::of(&good).grade, Grade::Losses);
 

@@ -15,16 +15,15 @@ use crate::recv::PolReport;
 const POINTS: usize = 1024;
 /// Columns of a presence bar.
 const PRESENCE_COLUMNS: u64 = 1000;
-/// Power of one full-scale component of 8 bits, 127².
-const FULL_SCALE: f64 = 127.0 * 127.0;
 
 pub(super) const MEAN: RGBColor = RGBColor(0x1f, 0x8a, 0xc0);
 pub(super) const PEAK: RGBColor = RGBColor(0xe0, 0x7b, 0x39);
 pub(super) const GRID: RGBColor = RGBColor(0x80, 0x80, 0x80);
 
-/// Decibels relative to full scale; `None` for no power.
-fn decibels(power: f64) -> Option<f64> {
-    (power > 0.0).then(|| 10.0 * (power / FULL_SCALE).log10())
+/// Decibels relative to the power of one component at full scale; `None` for no power.
+fn decibels(spectra: &SpectraAccumulator, power: f64) -> Option<f64> {
+    let full_scale = f64::from(spectra.full_scale()).powi(2);
+    (power > 0.0).then(|| 10.0 * (power / full_scale).log10())
 }
 
 /// Points of a curve: channel and power in decibels, if there is any.
@@ -40,7 +39,7 @@ fn curves(spectra: &SpectraAccumulator, pol: usize) -> [Curve; 2] {
             .map(|point| {
                 let range = point * channels / points..(point + 1) * channels / points;
                 let middle = (range.start + range.end - 1) as f64 / 2.0;
-                (middle, decibels(pick(range)))
+                (middle, decibels(spectra, pick(range)))
             })
             .collect()
     };
@@ -156,7 +155,10 @@ fn draw_spectrum<'a>(
 pub(super) fn colour_scale(spectra: &SpectraAccumulator) -> Option<Range<f64>> {
     let rows = (0..spectra.rows()).flat_map(|row| [(row, 0), (row, 1)]);
     let rows = rows.filter_map(|(row, pol)| spectra.row(row, pol));
-    let mut sorted: Vec<f64> = rows.flatten().filter_map(decibels).collect();
+    let mut sorted: Vec<f64> = rows
+        .flatten()
+        .filter_map(|power| decibels(spectra, power))
+        .collect();
     sorted.sort_by(f64::total_cmp);
     let quantile = |part: f64| {
         let at = (sorted.len().saturating_sub(1) as f64 * part) as usize;
@@ -185,8 +187,8 @@ pub(super) fn waterfall(
         match row {
             None => pixels.extend(std::iter::repeat_n(0, columns)),
             Some(row) => pixels.extend(row.iter().map(|&power| {
-                let part =
-                    decibels(power).map_or(0.0, |power| (power - darkest) / (brightest - darkest));
+                let part = decibels(spectra, power)
+                    .map_or(0.0, |power| (power - darkest) / (brightest - darkest));
                 1 + (part.clamp(0.0, 1.0) * 254.0).round() as u8
             })),
         }

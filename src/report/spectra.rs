@@ -14,7 +14,7 @@ const MAX_ROWS: usize = 512;
 
 /// Power of one output stream's transmitted spectra.
 ///
-/// Powers are re² + im² of the 8-bit output, so a full-scale component alone has 127².
+/// Powers are re² + im² of what was sent, so a full-scale component alone has 127², of 4 bits 7².
 #[derive(Clone, Debug)]
 pub struct SpectraAccumulator {
     channels: usize,
@@ -106,6 +106,11 @@ impl SpectraAccumulator {
         }
         self.batches += 1;
         self.waterfall.add(timestamp, &self.batch);
+    }
+
+    /// Largest magnitude of a part: 127, or 7 of 4 bits.
+    pub fn full_scale(&self) -> f32 {
+        self.bits.limit()
     }
 
     /// Channels.

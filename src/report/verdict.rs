@@ -1,7 +1,11 @@
 //! What a run report comes to, in words.
 
+use dsp::level;
+
 use super::data::RunReport;
 use super::html::grouped;
+use super::levels::OutputLevels;
+use crate::config::OutputConfig;
 use crate::recv::DropCause;
 
 /// How a run went.
@@ -11,6 +15,8 @@ pub enum Grade {
     Good,
     /// Something was lost on the way.
     Losses,
+    /// All came through, but an output had no room for its values.
+    Clipped,
     /// No batch was sent.
     Nothing,
 }
@@ -19,7 +25,7 @@ impl Grade {
     pub(super) fn css_class(self) -> &'static str {
         match self {
             Self::Good => "good",
-            Self::Losses => "warn",
+            Self::Losses | Self::Clipped => "warn",
             Self::Nothing => "bad",
         }
     }
@@ -69,8 +75,15 @@ impl Verdict {
                 reasons: why_nothing(report, &sums),
             };
         }
-        let reasons = losses(report, &sums);
-        if reasons.is_empty() {
+        let (mut reasons, clipped) = (losses(report, &sums), clipped(report));
+        if reasons.is_empty() && !clipped.is_empty() {
+            Self {
+                grade: Grade::Clipped,
+                headline: "Clipped: everything that arrived was used, but not all values fit"
+                    .to_owned(),
+                reasons: clipped,
+            }
+        } else if reasons.is_empty() {
             Self {
                 grade: Grade::Good,
                 headline: "Good: everything that arrived was used".to_owned(),
@@ -81,6 +94,7 @@ impl Verdict {
                 )],
             }
         } else {
+            reasons.extend(clipped);
             Self {
                 grade: Grade::Losses,
                 headline: "Losses: some of the data did not come through".to_owned(),
@@ -154,6 +168,23 @@ fn losses(report: &RunReport, sums: &Sums) -> Vec<String> {
         ));
     }
     reasons
+}
+
+/// Outputs of which more was clipped than noise of a good level has.
+fn clipped(report: &RunReport) -> Vec<String> {
+    let outputs = report.levels.iter().zip(&report.config.outputs);
+    let of = |(levels, config): (&OutputLevels, &OutputConfig)| {
+        let most = levels.pols.iter().map(|pol| pol.clipped).reduce(f64::max)?;
+        let limit = level::clipping_limit(config.sample_bits);
+        (most > limit).then(|| {
+            format!(
+                "{:.1} % of the values of {} were clipped: lower its gains, see Levels.",
+                100.0 * most,
+                levels.name
+            )
+        })
+    };
+    outputs.filter_map(of).collect()
 }
 
 /// Whether datagrams dropped for this cause are data that the engine should have had.

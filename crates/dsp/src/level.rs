@@ -81,6 +81,14 @@ pub fn quantised_noise(rms: f64, bits: OutputBits, dither: Dither) -> QuantisedN
     }
 }
 
+/// Share of complex values that may be clipped: more than noise of [the best level](best_rms) has.
+pub fn clipping_limit(bits: OutputBits) -> f64 {
+    match bits {
+        OutputBits::Four => 0.05,
+        OutputBits::Eight => 0.01,
+    }
+}
+
 /// The rms of each part, in counts, at which noise is to be quantised: the least one that loses at
 /// most a thousandth of the efficiency that can be had, so that there is room for interference.
 pub fn best_rms(bits: OutputBits, dither: Dither) -> f64 {
