@@ -7,7 +7,7 @@ use super::heading;
 /// Where a command listens.
 #[derive(Clone, Debug, Args)]
 pub struct ServeOptions {
-    /// Address that the KATCP server listens on; empty: all
+    /// Address that the KATCP server listens on; empty: all of IPv4
     #[arg(long, value_name = "HOST", default_value = "", help_heading = heading::CONTROL)]
     pub katcp_host: String,
     /// Port of the KATCP server; 0: any

@@ -112,7 +112,7 @@ pub enum RequestError {
     },
     /// Gains by level, asked of an engine that has not begun.
     #[error(
-        "no statistics of '{output}': requests of a replay are read before it begins; --gain auto makes gains of the capture's level, and an engine's log has those that came of this request"
+        "no statistics of '{output}': requests of a replay are read before it begins; --gain auto makes gains of the capture's level, and an engine's log has those that came of this request, of many channels as debug messages"
     )]
     NoInput {
         /// Stream name.
