@@ -82,6 +82,12 @@ impl ReceiveMemory {
         self.free.len()
     }
 
+    /// Whether more buffers are free than can be while each chunk of the window has one: gaps of the
+    /// input have taken ids of the window, and no memory.
+    pub fn has_gaps(&self) -> bool {
+        self.free_chunks() > self.all_chunks() - self.window.slots()
+    }
+
     /// The newest chunk that rx lcores have had a heap of, about; the first two do not count.
     pub fn newest_chunk(&self) -> Option<u64> {
         let floor = self.window.foremost();

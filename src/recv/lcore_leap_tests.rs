@@ -49,6 +49,10 @@ fn heaps_beyond_the_window_have_patience() {
     let pool = frames("rx_beyond", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
     let slots = memory.window().slots() as u64;
+    // The engine has the others.
+    while memory.has_gaps() {
+        memory.take();
+    }
     // Nobody moves the window while it waits.
     placer.abort.set();
     let mut place = |placer: &mut HeapPlacer, chunk: u64| {
@@ -133,4 +137,48 @@ fn a_leap_leaves_room_for_an_lcore_that_comes_late() {
             collect(&mut receiver);
         }
     }
+}
+
+/// Gaps use up the window's ids, but no memory: an engine that is late loses nothing for them.
+#[test]
+fn gaps_leave_their_memory_to_what_comes_behind() {
+    let (memory, mut receiver) = with_spare(1);
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_gaps", &memory, 0);
+    let pool = frames("rx_gaps", 1);
+    let times = PhaseTimes::new("rx", None);
+    let mut clock = PhaseTimer::start(times.clone());
+    let slots = memory.window().slots() as u64;
+    placer.newest = Some(0);
+    let mut place = |placer: &mut HeapPlacer, chunk: u64| {
+        let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
+        publish(&mut stored);
+        placer.lane.end();
+        outcome
+    };
+    // The engine has not looked since the first of these.
+    for chunk in [0, slots - 2, slots - 1] {
+        assert_eq!(place(&mut placer, chunk), Ok(1), "{chunk}");
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Only while it waits.
+            while times.progress() == Some(0) {
+                thread::yield_now();
+            }
+            collect(&mut receiver);
+        });
+        for chunk in slots..2 * slots - 2 {
+            assert_eq!(place(&mut placer, chunk), Ok(1), "{chunk}");
+        }
+    });
+    // Where each chunk of the window has its memory, it waits for nothing.
+    placer.abort.set();
+    let mut next = 2 * slots - 2;
+    while place(&mut placer, next) == Ok(1) {
+        next += 1;
+    }
+    assert_eq!(placer.leap_until, None);
 }

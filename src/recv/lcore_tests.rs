@@ -183,7 +183,8 @@ fn what_was_dropped_last_is_kept() {
         outcome
     };
     let stats = placer.stats.clone();
-    // The window follows the lane to its heaps.
+    // The window follows the lane to its heaps. Nobody moves it while the lane waits.
+    placer.abort.set();
     placer.newest = Some(10);
     let first = || heap(&pool, 10 * 256);
     assert_eq!(place(&mut placer, first()), Err(DropCause::NoFreeChunk));

@@ -29,8 +29,9 @@ pub enum WhenFull {
     Wait,
 }
 
-/// Longest time that a live receiver waits for the engine to move the window to the first heap, or
-/// to the first heap behind a leap of timestamps. Until then the heap has no place, and packets
+/// Longest time that a live receiver waits for the engine to move the window to the first heap, to
+/// the first heap behind a leap of timestamps, or behind gaps that have used up the window's ids and
+/// no memory. Until then the heap has no place, and packets
 /// wait in their queue. An engine that has a CPU takes far less; one whose CPU is taken away, as at
 /// the start of others beside it, does not cost heaps that the queue can hold.
 const LEAP: Duration = Duration::from_secs(2);
@@ -71,7 +72,8 @@ pub(super) struct HeapPlacer {
     pub(super) leaps: Leaps<Kept>,
     /// When the last of them came.
     pub(super) kept: Instant,
-    /// Until when to wait for the window after the digitisers' time leapt, while it has not come.
+    /// Until when to wait for the window after the digitisers' time leapt, or behind gaps, while the
+    /// window has not come.
     pub(super) leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
@@ -346,7 +348,12 @@ impl HeapPlacer {
             let located = self.lane.locate(id, || memory.take());
             let waits = match self.when_full {
                 WhenFull::Wait => true,
-                WhenFull::Drop => self.leap_until.is_some_and(|until| Instant::now() < until),
+                WhenFull::Drop => {
+                    if self.leap_until.is_none() && self.memory.has_gaps() {
+                        self.leap_until = Some(Instant::now() + LEAP);
+                    }
+                    self.leap_until.is_some_and(|until| Instant::now() < until)
+                }
             };
             if located != LocatedChunk::NoBuffer {
                 self.leap_until = None;
