@@ -10,7 +10,7 @@ use katcp::reading::unix_now;
 use crate::config::{FgpuConfig, InputConfig};
 use crate::doctor::{Asked, Look, Report, examine};
 use crate::fgpu::LiveEngine;
-use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Setup, Watch, summary};
+use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Setup, Watch};
 
 /// Findings of the doctor that are logged.
 const FINDINGS: usize = 3;
@@ -95,9 +95,9 @@ impl Losses {
         self.watch.status()
     }
 
-    /// Logs what the run came to. Ports may have gone by then.
+    /// Logs what the run came to. Ports may have gone by then: they count as at the last look.
     pub fn sum_up(self) {
-        for line in summary(&self.counters.read_without_ports()) {
+        for line in self.watch.summary(self.counters.read_without_ports()) {
             tracing::info!("{line}");
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dsp::SampleBits;
+use ground::counted;
 
 use super::Cause;
 use super::counts::StreamCounts;
@@ -96,7 +97,8 @@ impl Line<'_> {
         if self.counts.placed > 0 && self.now == self.silent_since {
             let (silences, lasted) = (self.silences, span(self.due.lasted));
             let name = self.cause.name();
-            let what = format!("heaps come and go, with {silences} silences in {lasted}: {name}");
+            let silences = counted(silences as u64, "silence");
+            let what = format!("heaps come and go, with {silences} in {lasted}: {name}");
             return Words::new(what, "");
         }
         let since = span(self.now.duration_since(self.silent_since));

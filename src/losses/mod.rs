@@ -26,7 +26,6 @@ pub use input::options_for;
 pub use lcores::LcoreCounts;
 pub use numbers::{grouped, per_second, percent, span};
 pub use record::{ActiveLoss, LossLine, LossRecord, LossTotal};
-pub use status::summary;
 pub use text::Words;
 pub use track::{LINE, LossStage};
 pub use watch::{Moment, Setup, Watch};
@@ -134,6 +133,14 @@ impl Cause {
                 | Self::OutputClipping
                 | Self::ClockNotSynchronised
         )
+    }
+
+    /// Whether what is lost for it are heaps that came, or may be.
+    fn is_lost_heap(self) -> bool {
+        match self {
+            Self::Dropped(cause) => cause.is_loss(),
+            cause => matches!(cause, Self::RxMissed | Self::RxNoBuffer | Self::RxErrors),
+        }
     }
 
     /// Stable name, for logs and whoever reads them.

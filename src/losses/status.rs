@@ -90,8 +90,8 @@ fn causes(before: &LossCounts, after: &LossCounts, missing: bool) -> Vec<(Cause,
     causes
 }
 
-/// What a run came to: a line for its input, one for each output, and one for each link that went
-/// down.
+/// What a run came to: a line for its input, one for each output, one for each port that lost
+/// packets, and one for each link that went down.
 pub fn summary(counts: &LossCounts) -> Vec<String> {
     let mut dropped: Vec<_> = DropCause::ALL
         .iter()
@@ -133,5 +133,19 @@ pub fn summary(counts: &LossCounts) -> Vec<String> {
             grouped(*downs)
         )
     });
-    std::iter::once(input).chain(outputs).chain(links).collect()
+    let ports = counts.ports.iter().filter_map(|(port, stats)| {
+        let of = [
+            (stats.rx_missed, "missed"),
+            (stats.rx_no_mbuf, "without a buffer"),
+            (stats.rx_errors, "damaged"),
+            (stats.tx_errors, "not sent"),
+        ];
+        let of = of.into_iter().filter(|(count, _)| *count > 0);
+        let of: Vec<_> = of
+            .map(|(count, what)| format!("{} {what}", grouped(count)))
+            .collect();
+        (!of.is_empty()).then(|| format!("port {port}: packets {}", of.join(", ")))
+    });
+    let lines = std::iter::once(input).chain(outputs);
+    lines.chain(ports).chain(links).collect()
 }

@@ -447,13 +447,19 @@ fn a_summary_has_every_count() {
         dropped(DropCause::WrongHeapLength, 13_286)(counts);
         counts.missing = [3, 1234];
         counts.outputs[0].not_sent = 8;
+        counts.ports[0].1.rx_missed = 7;
+        counts.ports[0].1.tx_errors = 1500;
     });
     assert_eq!(
-        summary(&engine.counts),
+        engine.watch.summary(LossCounts {
+            ports: Vec::new(),
+            ..engine.counts.clone()
+        }),
         [
             "input: 23 298 datagrams, 10 000 heaps placed, 5 000 and 5 000 of them in chunks, which lacked 3 and 1 234; \
              datagrams not placed: 13 286 wrong-heap-length, 12 too-old",
             "output w: 10 000 heaps sent, 8 skipped",
+            "port k0: packets 7 missed, 1 500 not sent",
         ]
     );
 }

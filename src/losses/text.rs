@@ -43,6 +43,8 @@ pub struct Line<'a> {
     pub due: Due,
     /// All that this look found, and what goes on.
     pub lossy: &'a [Cause],
+    /// Heaps that were lost on this host by what goes on, about.
+    pub lost_here: u64,
     /// The look before.
     pub before: (Instant, &'a LossCounts),
     /// Where the loss began.
@@ -231,15 +233,23 @@ impl Line<'_> {
 
     /// Where missing heaps were lost, as far as this host can tell.
     fn whereabouts(&self) -> Words {
-        let here = |cause: &&Cause| match cause {
-            Cause::Dropped(cause) => cause.is_loss(),
-            cause => matches!(cause, Cause::RxMissed | Cause::RxNoBuffer | Cause::RxErrors),
-        };
-        let here: Vec<_> = self.lossy.iter().filter(here).map(|c| c.name()).collect();
+        let here = self.lossy.iter().filter(|cause| cause.is_lost_heap());
+        let here: Vec<_> = here.map(|cause| cause.name()).collect();
         match here.is_empty() {
             true => Words::new(
                 "they did not reach this host's port",
                 "look at the digitiser, at cables and at the counters of switches",
+            ),
+            // Both counts are those of their episodes, which began about together.
+            false if self.lost_here < self.due.count => Words::new(
+                format!(
+                    "{} came and were lost here, the others did not reach this host's port",
+                    grouped(self.lost_here)
+                ),
+                format!(
+                    "see {}; for the others look at the digitiser, at cables and at the counters of switches",
+                    here.join(", ")
+                ),
             ),
             false => Words::new(
                 "they came and were lost here",
@@ -260,8 +270,10 @@ impl Line<'_> {
         let outputs: Vec<_> = self.counts.outputs.iter().filter_map(of).collect();
         // Batches are left out some time after their input was found to be missing.
         let lossy = |cause| self.lossy.contains(&cause);
-        let other =
-            lossy(Cause::MissingHeaps) || lossy(Cause::OnePolarisation) || lossy(Cause::NoInput);
+        let other = lossy(Cause::MissingHeaps)
+            || lossy(Cause::OnePolarisation)
+            || lossy(Cause::NoInput)
+            || self.lossy.iter().any(|cause| cause.is_lost_heap());
         // A jump counts as missing input as well.
         let missing = other || self.counts.missing != self.from.missing;
         let (why, mends) = match (missing, lossy(Cause::TimeJumped) && !other) {

@@ -11,13 +11,15 @@ use super::lcores::LcoreTroubles;
 use super::levels::Levels;
 use super::text::{Line, Words};
 use super::time::Times;
-use super::track::{FoundLoss, Track};
+use super::track::{FoundLoss, LossStage, Track};
 use super::{Cause, LossEvent, status};
 use crate::config::RecvConfig;
 use crate::recv::DropCause;
 
 /// Between two looks.
 pub const LOOK: Duration = Duration::from_secs(1);
+/// A line so long after what it tells of is not about this moment: one look only confirms it.
+const LATE: Duration = Duration::from_millis(1500);
 /// Looks that the status is about.
 const STATUS_LOOKS: usize = 5;
 /// How long an engine may be up before it is said that no heap has come.
@@ -83,8 +85,8 @@ impl Setup {
 pub struct Watch {
     setup: Setup,
     tracks: BTreeMap<Cause, (Track, LossCounts)>,
-    /// What there was to say at the last look.
-    words: BTreeMap<Cause, Words>,
+    /// What there was to say at the last look that found something, and when that was.
+    words: BTreeMap<Cause, (Words, Instant)>,
     recent: VecDeque<(Instant, LossCounts)>,
     /// When it was found that no heap had come since the look before; at first, when it began.
     silent_since: Instant,
@@ -156,6 +158,7 @@ impl Watch {
         known.extend(self.active().map(|(cause, ..)| cause));
         known.sort_unstable();
         known.dedup();
+        let lost_here = self.lost_here(&found);
         let mut events = Vec::new();
         for (&cause, (track, from)) in &mut self.tracks {
             let found = found.iter().find(|(other, _)| *other == cause);
@@ -172,6 +175,7 @@ impl Watch {
                 cause,
                 due: shown,
                 lossy: &known,
+                lost_here,
                 before: (before, &last),
                 from,
                 now: now.at,
@@ -181,7 +185,12 @@ impl Watch {
                 times: &self.times,
                 lcores: &self.lcores,
             };
-            let words = line.words();
+            // What was over long before there was a line for it is said as it was then.
+            let is_over = shown.stage == LossStage::Begins && found == FoundLoss::Lost(0);
+            let words = match self.words.get(&cause) {
+                Some((words, at)) if is_over && now.at.duration_since(*at) > LATE => words.clone(),
+                _ => line.words(),
+            };
             if let Some(due) = due {
                 events.push(LossEvent {
                     cause,
@@ -190,7 +199,9 @@ impl Watch {
                     text: words.line(),
                 });
             }
-            self.words.insert(cause, words);
+            if due.is_some() || !is_over {
+                self.words.insert(cause, (words, now.at));
+            }
         }
         self.recent.push_back((now.at, counts));
         while self.recent.len() > STATUS_LOOKS + 1 {
@@ -199,12 +210,33 @@ impl Watch {
         events
     }
 
+    /// Heaps, or packets that may have been heaps, that were lost here while their loss goes on,
+    /// with what a look has `found`.
+    fn lost_here(&self, found: &[(Cause, FoundLoss)]) -> u64 {
+        let new = found.iter().map(|&(cause, found)| match found {
+            FoundLoss::Lost(lost) | FoundLoss::Wrong { lost, .. } => (cause, lost),
+            FoundLoss::Unknown => (cause, 0),
+        });
+        let before = self.tracks.iter();
+        let before = before.map(|(&cause, (track, _))| (cause, track.count().unwrap_or(0)));
+        let here = before.chain(new).filter(|(cause, _)| cause.is_lost_heap());
+        here.map(|(_, count)| count).sum()
+    }
+
     /// What is being lost now, how many of it since it began, and what there is to say of it.
     pub fn active(&self) -> impl Iterator<Item = (Cause, u64, &Words)> {
         let active = |(cause, (track, _)): (&Cause, &(Track, LossCounts))| {
-            Some((*cause, track.count()?, self.words.get(cause)?))
+            Some((*cause, track.count()?, &self.words.get(cause)?.0))
         };
         self.tracks.iter().filter_map(active)
+    }
+
+    /// What the run came to by these counts; ports that were not read have those of the last look.
+    pub fn summary(&self, mut counts: LossCounts) -> Vec<String> {
+        if let Some((_, last)) = self.recent.back() {
+            counts.keep_ports(last);
+        }
+        status::summary(&counts)
     }
 
     /// One line on the last seconds: input, loss and its top cause, output.

@@ -117,3 +117,66 @@ fn without_a_free_chunk_the_slow_part_is_named() {
         assert!(status.contains("12.0 % lost (no-free-chunk)"), "{status}");
     }
 }
+
+/// Of what is missing, some was lost here, and more did not come.
+#[test]
+fn what_was_lost_here_is_told_from_what_did_not_come() {
+    let mut engine = Engine::at_work();
+    let said = engine.run(3, |counts| {
+        heaps(counts, [HEAPS - 50; 2]);
+        counts.missing = counts.missing.map(|missing| missing + 50);
+        dropped(DropCause::NoFreeChunk, 30)(counts);
+    });
+    let missing = text(&said, Cause::MissingHeaps, LossStage::Begins);
+    let here = "60 came and were lost here, the others did not reach this host's port: see no-free-chunk; for the others";
+    assert!(missing.contains(here), "{missing}");
+}
+
+/// Batches whose input was dropped are not blamed on delays.
+#[test]
+fn delays_are_not_blamed_while_heaps_are_dropped() {
+    let mut engine = Engine::at_work();
+    let said = engine.run(3, |counts| {
+        whole(counts);
+        dropped(DropCause::NoFreeChunk, 30)(counts);
+        counts.outputs[0].not_sent += 15;
+    });
+    let not_sent = text(&said, Cause::NotSent, LossStage::Begins);
+    assert!(
+        not_sent.ends_with("a part of their input is missing"),
+        "{not_sent}"
+    );
+}
+
+/// A loss that was over before its line was due is said as it was, not as it is by then.
+#[test]
+fn a_late_line_tells_what_was() {
+    let mut engine = Engine::at_work();
+    let lossy = |counts: &mut LossCounts| {
+        whole(counts);
+        dropped(DropCause::NoFreeChunk, 100)(counts);
+    };
+    let mut said = engine.run(2, lossy);
+    said.extend(engine.run(12, whole));
+    let full = |counts: &mut LossCounts| {
+        lossy(counts);
+        counts.outputs[0].free_chunks = 0;
+    };
+    // Again within ten seconds of the line that says that it is over.
+    said.extend(engine.run(2, full));
+    said.extend(engine.run(20, |counts| {
+        whole(counts);
+        counts.outputs[0].free_chunks = 2;
+    }));
+    let begins = |event: &&Said| event.1.stage == LossStage::Begins;
+    let of = |event: &&Said| event.1.cause == Cause::Dropped(DropCause::NoFreeChunk);
+    let texts: Vec<_> = said.iter().filter(of).filter(begins).collect();
+    assert_eq!(texts.len(), 2, "{said:?}");
+    assert!(
+        texts[1]
+            .1
+            .text
+            .contains("all output chunks of w wait to be sent"),
+        "{texts:?}"
+    );
+}

@@ -386,7 +386,7 @@ fn a_link_that_goes_down_is_said_even_if_it_is_back_at_once() {
             "{begins}"
         );
         assert_eq!(said.len(), 2, "{said:?}");
-        let summary = summary(&engine.counts);
+        let summary = engine.watch.summary(engine.counts.clone());
         assert_eq!(
             summary.last().unwrap(),
             "port k1: its link went down 1 time"
