@@ -366,7 +366,11 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     let report = LiveReport::new(name, seconds, seen, missed, checked);
     print(&report, args.json)?;
     why.outcome()?;
-    super::problems(report.problems().count(), "streams")
+    let what = match report.missed {
+        0 => "streams",
+        _ => "streams and in what this host missed",
+    };
+    super::problems(report.problems().count(), what)
 }
 
 /// Starts DPDK, opens the interface's port, and joins the streams' groups.

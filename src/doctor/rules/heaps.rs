@@ -135,6 +135,10 @@ fn unaligned(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
 fn polarisation(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
     let absent = input.pols.iter().position(|pol| pol.count == 0)?;
     let there = &input.pols[1 - absent];
+    // A look that missed frames has seen a few heaps that say nothing of the others.
+    if case.evidence.missed > there.count {
+        return None;
+    }
     let seen = input.total.seen(case.seconds());
     // Each timestamp twice, from different places: both polarisations, but for their numbers.
     if 3 * there.repeats > there.count && input.total.dst.len() > 1 {
