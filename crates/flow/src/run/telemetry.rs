@@ -413,8 +413,8 @@ impl fmt::Display for Telemetry {
         }
         writeln!(
             f,
-            "latency {} ns, 99 % {} ns, 99.999 % {} ns, at most {} ns",
-            latency.median, latency.p99, latency.p99_999, latency.most
+            "latency {} ns, 99 % {} ns, 99.999 % {} ns, at most {} ns, of {} steps that were timed, one in {EVERY}",
+            latency.median, latency.p99, latency.p99_999, latency.most, latency.count
         )
     }
 }
