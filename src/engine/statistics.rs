@@ -180,8 +180,8 @@ impl InputStatistics {
 struct Latest<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Latest<T> {
-    /// Puts `value` in the place of what there is, which it returns. A reader that holds it, and may
-    /// have lost its CPU, keeps what there is; then `value` comes back.
+    /// Puts `value` in the place of what there is, which it returns. A reader that holds it, and
+    /// may have lost its CPU, keeps what there is; then `value` comes back.
     fn offer(&self, value: Arc<T>) -> Option<Arc<T>> {
         match self.0.try_lock() {
             Ok(mut held) => held.replace(value),
@@ -260,8 +260,8 @@ impl StatisticsBoard {
         self.input.offer(statistics)
     }
 
-    /// Publishes statistics of the output with this index. Returns those that it displaces, or these
-    /// where somebody reads just now.
+    /// Publishes statistics of the output with this index. Returns those that it displaces, or
+    /// these where somebody reads just now.
     pub fn publish_output(
         &self,
         index: usize,

@@ -82,8 +82,8 @@ impl ReceiveMemory {
         self.free.len()
     }
 
-    /// Whether more buffers are free than can be while each chunk of the window has one: gaps of the
-    /// input have taken ids of the window, and no memory.
+    /// Whether more buffers are free than can be while each chunk of the window has one: gaps of
+    /// the input have taken ids of the window, and no memory.
     pub fn has_gaps(&self) -> bool {
         self.free_chunks() > self.all_chunks() - self.window.slots()
     }

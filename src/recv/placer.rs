@@ -30,10 +30,10 @@ pub enum WhenFull {
 }
 
 /// Longest time that a live receiver waits for the engine to move the window to the first heap, to
-/// the first heap behind a leap of timestamps, or behind gaps that have used up the window's ids and
-/// no memory. Until then the heap has no place, and packets
-/// wait in their queue. An engine that has a CPU takes far less; one whose CPU is taken away, as at
-/// the start of others beside it, does not cost heaps that the queue can hold.
+/// the first heap behind a leap of timestamps, or behind gaps that have used up the window's ids
+/// and no memory. Until then the heap has no place, and packets wait in their queue. An engine that
+/// has a CPU takes far less; one whose CPU is taken away, as at the start of others beside it, does
+/// not cost heaps that the queue can hold.
 const LEAP: Duration = Duration::from_secs(2);
 
 /// Chunks that a silent lcore stays behind the foremost one.
@@ -72,8 +72,8 @@ pub(super) struct HeapPlacer {
     pub(super) leaps: Leaps<Kept>,
     /// When the last of them came.
     pub(super) kept: Instant,
-    /// Until when to wait for the window after the digitisers' time leapt, or behind gaps, while the
-    /// window has not come.
+    /// Until when to wait for the window after the digitisers' time leapt, or behind gaps, while
+    /// the window has not come.
     pub(super) leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
