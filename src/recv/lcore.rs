@@ -108,6 +108,7 @@ impl RxLcore {
             leaps: Leaps::default(),
             kept: Instant::now(),
             leap_until: None,
+            dropped_until: 0,
             left_behind: None,
             silence: SILENCE,
         };

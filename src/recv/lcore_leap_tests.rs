@@ -162,23 +162,35 @@ fn gaps_leave_their_memory_to_what_comes_behind() {
     for chunk in [0, slots - 2, slots - 1] {
         assert_eq!(place(&mut placer, chunk), Ok(1), "{chunk}");
     }
+    let (mut outcomes, done) = (Vec::new(), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
             // Only while it waits.
-            while times.progress() == Some(0) {
+            while times.progress() == Some(0) && !done.load(Ordering::Acquire) {
                 thread::yield_now();
             }
             collect(&mut receiver);
         });
-        for chunk in slots..2 * slots - 2 {
-            assert_eq!(place(&mut placer, chunk), Ok(1), "{chunk}");
-        }
+        outcomes.extend((slots..2 * slots - 2).map(|chunk| place(&mut placer, chunk)));
+        done.store(true, Ordering::Release);
     });
+    assert_eq!(outcomes, vec![Ok(1); slots as usize - 2]);
     // Where each chunk of the window has its memory, it waits for nothing.
     placer.abort.set();
     let mut next = 2 * slots - 2;
     while place(&mut placer, next) == Ok(1) {
         next += 1;
     }
+    assert_eq!(placer.leap_until, None);
+    // What is dropped then leaves gaps too, for which it does not wait.
+    for chunk in next..next + slots - 1 {
+        assert_eq!(
+            place(&mut placer, chunk),
+            Err(DropCause::NoFreeChunk),
+            "{chunk}"
+        );
+    }
+    collect(&mut receiver);
+    assert!(memory.has_gaps());
     assert_eq!(placer.leap_until, None);
 }

@@ -22,8 +22,8 @@ use crate::net::frame::Datagram;
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Drops the heap and counts it: a live receiver does not block, but for a moment where
-    /// timestamps leap.
+    /// Drops the heap and counts it: a live receiver does not block, but for a while where
+    /// timestamps leap, and behind gaps.
     Drop,
     /// Waits: a replay loses nothing, its source is held up instead.
     Wait,
@@ -75,6 +75,8 @@ pub(super) struct HeapPlacer {
     /// Until when to wait for the window after the digitisers' time leapt, or behind gaps, while
     /// the window has not come.
     pub(super) leap_until: Option<Instant>,
+    /// Behind the window as it was when a heap was dropped for want of a place.
+    pub(super) dropped_until: u64,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
     /// After this long without a heap an lcore that was left behind counts as silent, and kept
@@ -332,6 +334,19 @@ impl HeapPlacer {
         }
     }
 
+    /// Whether to wait for the engine, as there is no place for a heap of this chunk.
+    #[cold]
+    fn may_wait(&mut self, id: u64) -> bool {
+        if self.when_full == WhenFull::Wait {
+            return true;
+        }
+        // Chunks that were dropped leave gaps as well: an engine that is too slow has no patience.
+        if self.leap_until.is_none() && id >= self.dropped_until && self.memory.has_gaps() {
+            self.leap_until = Some(Instant::now() + LEAP);
+        }
+        self.leap_until.is_some_and(|until| Instant::now() < until)
+    }
+
     #[inline]
     fn locate(
         &mut self,
@@ -346,20 +361,12 @@ impl HeapPlacer {
         loop {
             let memory = &self.memory;
             let located = self.lane.locate(id, || memory.take());
-            let waits = match self.when_full {
-                WhenFull::Wait => true,
-                WhenFull::Drop => {
-                    if self.leap_until.is_none() && self.memory.has_gaps() {
-                        self.leap_until = Some(Instant::now() + LEAP);
-                    }
-                    self.leap_until.is_some_and(|until| Instant::now() < until)
-                }
-            };
             if located != LocatedChunk::NoBuffer {
                 self.leap_until = None;
                 return located;
             }
-            if !waits {
+            if !self.may_wait(id) {
+                self.dropped_until = id + self.memory.window().slots() as u64;
                 return located;
             }
             // Between bursts, so that the collector sees the new floor and can free chunks.
