@@ -14,7 +14,7 @@ use spead::digitiser::PREAMBLE_LEN;
 use tokio::sync::oneshot;
 
 use super::config::DigitiserConfig;
-use super::faults::{FaultPlan, Ledger, SimHeap};
+use super::faults::{Fault, FaultPlan, Ledger, SimHeap};
 use super::stream::{Origin, Packets, heaps};
 use super::window::Windows;
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate};
@@ -242,6 +242,9 @@ impl SimLcore {
                 timer.mark(waits);
             }
         }
+        // Nothing is sent any more, so that it may wait for who reads them.
+        let mut faults = ground::lock(&self.parts.stats.faults);
+        note(&mut ledger.borrow_mut(), &mut faults);
     }
 
     /// Heaps per polarisation of which all samples are there.
@@ -320,12 +323,16 @@ impl SimLcore {
             return;
         }
         // Who reads them may have lost its CPU: the next turn notes them as well.
-        let Ok(mut faults) = self.parts.stats.faults.try_lock() else {
-            return;
-        };
-        for fault in ledger.drain(..) {
-            *faults.entry(fault.kind).or_default() += 1;
+        if let Ok(mut faults) = self.parts.stats.faults.try_lock() {
+            note(&mut ledger, &mut faults);
         }
+    }
+}
+
+/// Counts the faults of a ledger, which is empty then.
+fn note(ledger: &mut Vec<Fault>, faults: &mut BTreeMap<&'static str, u64>) {
+    for fault in ledger.drain(..) {
+        *faults.entry(fault.kind).or_default() += 1;
     }
 }
 
