@@ -101,6 +101,14 @@ impl LossCounts {
         }
     }
 
+    /// Heaps, and packets that may have been heaps, that were lost on this host.
+    pub(super) fn lost_here(&self) -> u64 {
+        let dropped = DropCause::ALL.iter().filter(|cause| cause.is_loss());
+        let dropped = dropped.map(|&cause| self.lost(cause)).sum::<u64>();
+        let port = |port: &PortStats| port.rx_missed + port.rx_no_mbuf + port.rx_errors;
+        dropped + self.ports.iter().map(|(_, stats)| port(stats)).sum::<u64>()
+    }
+
     /// Heaps sent of all outputs.
     pub fn sent(&self) -> u64 {
         self.outputs.iter().map(|output| output.sent).sum()

@@ -235,16 +235,23 @@ impl Line<'_> {
     fn whereabouts(&self) -> Words {
         let here = self.lossy.iter().filter(|cause| cause.is_lost_heap());
         let here: Vec<_> = here.map(|cause| cause.name()).collect();
+        // Of causes that go on, or since these heaps are missing: one may begin before the other,
+        // and causes that are over do not go on.
+        let since = self
+            .counts
+            .lost_here()
+            .saturating_sub(self.from.lost_here());
+        let lost_here = self.lost_here.max(since);
         match here.is_empty() {
             true => Words::new(
                 "they did not reach this host's port",
                 "look at the digitiser, at cables and at the counters of switches",
             ),
-            // Both counts are those of their episodes, which began about together.
-            false if self.lost_here < self.due.count => Words::new(
+            // The counts need not be of quite the same time.
+            false if 10 * lost_here < 9 * self.due.count => Words::new(
                 format!(
                     "{} came and were lost here, the others did not reach this host's port",
-                    grouped(self.lost_here)
+                    grouped(lost_here)
                 ),
                 format!(
                     "see {}; for the others look at the digitiser, at cables and at the counters of switches",
