@@ -13,6 +13,7 @@ use super::applied::AppliedLog;
 use super::reason::StatusReason;
 use super::sensors::{FgpuSensors, delay_text};
 use crate::config::{EngineConfig, OutputConfig};
+use crate::engine::TestPattern;
 use crate::engine::steer::{
     ActiveDelay, EngineEvent, PowerLevel, Published, Received, Sent, TestChange,
 };
@@ -49,8 +50,8 @@ pub struct SensorFeed {
     outputs: Vec<OutputConfig>,
     /// End of the statistics that are shown, per output.
     shown: Vec<Option<Timestamp>>,
-    /// Whether the sensor shows a test, per output.
-    tested: Vec<bool>,
+    /// The test that the sensor shows, per output.
+    tested: Vec<Option<TestPattern>>,
     log: AppliedLog,
     reason: Option<StatusReason>,
 }
@@ -102,7 +103,7 @@ impl SensorFeed {
             busy: Vec::new(),
             outputs: config.outputs.clone(),
             shown: vec![None; config.outputs.len()],
-            tested: vec![false; config.outputs.len()],
+            tested: vec![None; config.outputs.len()],
             sensors,
             log: AppliedLog::new(config),
             reason: None,
@@ -290,33 +291,27 @@ impl SensorFeed {
         }
     }
 
-    /// Shows whether there is a test where the events that told may have been displaced.
+    /// Shows which test there is where the events that told may have been displaced.
     fn repair_test(&mut self, output: usize) {
-        let Some(now) = self
-            .published
-            .has_test(output)
-            .filter(|now| *now != self.tested[output])
-        else {
-            return;
-        };
-        self.tested[output] = now;
-        let (status, name) = match now {
-            true => (SensorStatus::Warn, "unknown"),
-            false => (SensorStatus::Nominal, "off"),
-        };
-        let value = Value::String(name.into());
-        self.set(self.sensors.tests[output], unix_now(), status, value);
+        let shown = self.tested[output];
+        if let Some(pattern) = self.published.test(output).filter(|now| *now != shown) {
+            self.show_test(output, pattern, unix_now());
+        }
     }
 
-    fn test(&mut self, change: &TestChange) {
-        self.tested[change.output] = change.pattern.is_some();
-        let sensor = self.sensors.tests[change.output];
-        let (status, name) = match change.pattern {
+    fn show_test(&mut self, output: usize, pattern: Option<TestPattern>, at: f64) {
+        self.tested[output] = pattern;
+        let (status, name) = match pattern {
             Some(pattern) => (SensorStatus::Warn, pattern.name()),
             None => (SensorStatus::Nominal, "off"),
         };
+        let value = Value::String(name.into());
+        self.set(self.sensors.tests[output], at, status, value);
+    }
+
+    fn test(&mut self, change: &TestChange) {
         let from = change.from.unix(self.clock);
-        self.set(sensor, from, status, Value::String(name.into()));
+        self.show_test(change.output, change.pattern, from);
         let stream = &self.outputs[change.output].name[..];
         let timestamp = change.from.0;
         match change.pattern {

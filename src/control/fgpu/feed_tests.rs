@@ -4,7 +4,6 @@ use katcp::{SensorInfo, ValueType};
 
 use super::*;
 use crate::config::tests::engine;
-use crate::engine::TestPattern;
 use crate::engine::steer::ControlHandle;
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
@@ -285,8 +284,8 @@ fn active_models_are_shown_and_none_is_missed() {
 fn tests_are_shown_though_other_events_displace_theirs() {
     let mut bench = Bench::new();
     let shown = |bench: &Bench| bench.sensor("karoo.w.test-pattern").0;
-    let patterns = [Some(TestPattern::Ramp), None];
-    for (pattern, expected) in patterns.into_iter().zip(["unknown", "off"]) {
+    let patterns = [Some(TestPattern::Ramp), Some(TestPattern::Feng), None];
+    for (pattern, expected) in patterns.into_iter().zip(["ramp", "feng", "off"]) {
         let output = 0;
         let from = Timestamp(0);
         let change = TestChange {

@@ -1,6 +1,6 @@
 //! What an engine tells control.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam::queue::ArrayQueue;
 use dsp::delay::LinearDelay;
@@ -116,7 +116,7 @@ pub struct Published {
     /// Per output and polarisation.
     delays: Box<[[Latest<5>; N_POL]]>,
     /// Per output, whether known values are sent.
-    tests: Box<[AtomicBool]>,
+    tests: Box<[AtomicU8]>,
     statistics: StatisticsBoard,
 }
 
@@ -128,7 +128,7 @@ impl Published {
             events: ArrayQueue::new(EVENTS),
             overwritten: AtomicU64::new(0),
             delays: (0..outputs).map(|_| delays()).collect(),
-            tests: (0..outputs).map(|_| AtomicBool::new(false)).collect(),
+            tests: (0..outputs).map(|_| AtomicU8::new(0)).collect(),
             statistics: StatisticsBoard::new(outputs),
         }
     }
@@ -145,7 +145,7 @@ impl Published {
 
     /// Events that newer ones displaced because nobody took them. After a displaced
     /// [`EngineEvent::Delay`], [`delay`](Self::delay) tells, after one of a test
-    /// [`has_test`](Self::has_test); a displaced [`EngineEvent::Applied`] is lost; all others are
+    /// [`test`](Self::test); a displaced [`EngineEvent::Applied`] is lost; all others are
     /// made up for by later ones.
     pub fn overwritten(&self) -> u64 {
         self.overwritten.load(Ordering::Relaxed)
@@ -159,8 +159,14 @@ impl Published {
 
     /// Whether an output sends known values in place of spectra; `None` if there is no such output.
     pub fn has_test(&self, output: usize) -> Option<bool> {
-        let test = self.tests.get(output)?;
-        Some(test.load(Ordering::Relaxed))
+        self.test(output).map(|pattern| pattern.is_some())
+    }
+
+    /// Which known values an output sends, if it does; `None` if there is no such output.
+    pub fn test(&self, output: usize) -> Option<Option<TestPattern>> {
+        let number = self.tests.get(output)?.load(Ordering::Relaxed);
+        let place = usize::from(number).checked_sub(1);
+        Some(place.map(|place| TestPattern::ALL[place]))
     }
 
     /// Tells of `event`; the engine's thread only.
@@ -173,7 +179,11 @@ impl Published {
         if let EngineEvent::Test(change) = &event
             && let Some(test) = self.tests.get(change.output)
         {
-            test.store(change.pattern.is_some(), Ordering::Relaxed);
+            let all = TestPattern::ALL.iter();
+            let place = change
+                .pattern
+                .and_then(|pattern| all.clone().position(|other| *other == pattern));
+            test.store(place.map_or(0, |place| place as u8 + 1), Ordering::Relaxed);
         }
         if self.events.force_push(event).is_some() {
             counter::add(&self.overwritten, 1);
