@@ -5,7 +5,6 @@ use dsp::level;
 use super::data::RunReport;
 use super::html::grouped;
 use super::levels::OutputLevels;
-use crate::config::OutputConfig;
 use crate::recv::DropCause;
 
 /// How a run went.
@@ -172,8 +171,10 @@ fn losses(report: &RunReport, sums: &Sums) -> Vec<String> {
 
 /// Outputs of which more was clipped than noise of a good level has.
 fn clipped(report: &RunReport) -> Vec<String> {
-    let outputs = report.levels.iter().zip(&report.config.outputs);
-    let of = |(levels, config): (&OutputLevels, &OutputConfig)| {
+    let of = |levels: &OutputLevels| {
+        // Outputs without statistics have no levels.
+        let mut configs = report.config.outputs.iter();
+        let config = configs.find(|config| config.name == levels.name)?;
         let most = levels.pols.iter().map(|pol| pol.clipped).reduce(f64::max)?;
         let limit = level::clipping_limit(config.sample_bits);
         (most > limit).then(|| {
@@ -184,7 +185,7 @@ fn clipped(report: &RunReport) -> Vec<String> {
             )
         })
     };
-    outputs.filter_map(of).collect()
+    report.levels.iter().filter_map(of).collect()
 }
 
 /// Whether datagrams dropped for this cause are data that the engine should have had.

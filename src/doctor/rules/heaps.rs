@@ -132,11 +132,14 @@ fn unaligned(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
     ))
 }
 
+/// So many heaps of one polarisation, and none of the other, are no accident.
+const SOME: u64 = 200;
+
 fn polarisation(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
     let absent = input.pols.iter().position(|pol| pol.count == 0)?;
     let there = &input.pols[1 - absent];
-    // A look that missed frames has seen a few heaps that say nothing of the others.
-    if case.evidence.missed > there.count {
+    // The few heaps that were seen of a look that missed more say nothing of the others.
+    if there.count < SOME && case.evidence.missed > there.count {
         return None;
     }
     let seen = input.total.seen(case.seconds());
