@@ -105,8 +105,11 @@ def main(expect, source, destination):
         sent[pol] += 1
         stream.send_heap(heap, substream_index=index)
     wait(lambda: all(receiver.end >= last for receiver, (*_, last) in zip(receivers, expect["dst"])))
+    # A thread that is still in spead2 when Python ends would end the process by a signal.
     for receiver in receivers:
         receiver.stream.stop()
+    for receiver in receivers:
+        receiver.join(TOO_LONG)
     with open(destination, "wb") as file:
         for number, receiver in enumerate(receivers):
             for timestamp, channel, data in receiver.heaps:
