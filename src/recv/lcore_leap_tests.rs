@@ -30,13 +30,9 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
             }
             receiver.poll();
         });
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
+        let outcome = burst(&mut placer, &mbuf, &mut clock);
         placed.store(true, Ordering::Release);
         assert_eq!(outcome, Ok(1));
-        publish(&mut stored);
-        placer.lane.end();
     });
 }
 
@@ -57,12 +53,7 @@ fn heaps_beyond_the_window_have_patience() {
     placer.abort.set();
     let mut place = |placer: &mut HeapPlacer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
-        publish(&mut stored);
-        placer.lane.end();
-        outcome
+        burst(placer, &mbuf, &mut timer)
     };
     let mut newest = 0;
     for (ahead, leaps) in [(100, true), (1, false), (slots - 1, false), (slots, true)] {
@@ -97,16 +88,10 @@ fn the_first_heaps_wait_for_a_slow_engine() {
             }
             receiver.poll();
         });
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        let mut placed = 0;
-        for _ in 0..CONFIRMED {
-            let heaps = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
-            placed += heaps.unwrap_or_else(|cause| panic!("{cause:?}"));
-        }
-        publish(&mut stored);
-        placer.lane.end();
-        assert_eq!(placed, 1);
+        let outcomes: Result<Vec<_>, _> = (0..CONFIRMED)
+            .map(|_| burst(&mut placer, &mbuf, &mut timer))
+            .collect();
+        assert_eq!(outcomes.map(|placed| placed.iter().sum()), Ok(1));
     });
 }
 
@@ -126,14 +111,9 @@ fn a_leap_leaves_room_for_an_lcore_that_comes_late() {
             assert!(matches!(located, LocatedChunk::Buffer(_)), "{chunk}");
             collect(&mut receiver);
         }
-        let mut stored = Vec::new();
         for chunk in leap..leap + SPARE {
             let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
-            placer.lane.begin();
-            let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
-            publish(&mut stored);
-            placer.lane.end();
-            assert_eq!(outcome, Ok(1), "{chunk}");
+            assert_eq!(burst(&mut placer, &mbuf, &mut clock), Ok(1), "{chunk}");
             collect(&mut receiver);
         }
     }
@@ -151,12 +131,7 @@ fn gaps_leave_their_memory_to_what_comes_behind() {
     placer.newest = Some(0);
     let mut place = |placer: &mut HeapPlacer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
-        publish(&mut stored);
-        placer.lane.end();
-        outcome
+        burst(placer, &mbuf, &mut clock)
     };
     // The engine has not looked since the first of these.
     for chunk in [0, slots - 2, slots - 1] {

@@ -160,6 +160,17 @@ fn run(lcore: RxLcore) {
     lcore.run(&mut PhaseTimer::start(PhaseTimes::new("rx", None)));
 }
 
+/// A burst of one datagram: how many heaps of it were placed, and published.
+fn burst(placer: &mut HeapPlacer, mbuf: &Mbuf, timer: &mut PhaseTimer) -> Result<usize, DropCause> {
+    let memory = placer.memory.clone();
+    let mut stored = Vec::new();
+    placer.lane.begin();
+    let outcome = placer.place(mbuf, None, &memory, &mut stored, timer);
+    publish(&mut stored);
+    placer.lane.end();
+    outcome
+}
+
 fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> LocatedChunk {
     lane.begin();
     let located = lane.locate(id, || memory.take());
@@ -174,14 +185,7 @@ fn what_was_dropped_last_is_kept() {
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_kept", &memory, 0);
     let pool = frames("rx_kept", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let mut place = |placer: &mut HeapPlacer, mbuf: Mbuf| {
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
-        publish(&mut stored);
-        placer.lane.end();
-        outcome
-    };
+    let mut place = |placer: &mut HeapPlacer, mbuf: Mbuf| burst(placer, &mbuf, &mut clock);
     let stats = placer.stats.clone();
     // The window follows the lane to its heaps. Nobody moves it while the lane waits.
     placer.abort.set();
@@ -346,12 +350,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
     let mut late = |placer: &mut HeapPlacer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
-        let mut stored = Vec::new();
-        placer.lane.begin();
-        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
-        publish(&mut stored);
-        placer.lane.end();
-        outcome
+        burst(placer, &mbuf, &mut clock)
     };
     for newest in 0..20 {
         let located = open(&mut first, &memory, newest);

@@ -5,15 +5,11 @@ use super::*;
 /// The newest chunk after a heap with the low bits of this chunk's timestamp.
 fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> Option<u64> {
     let timestamp = chunk * recv().chunk_samples as u64 % Timestamp::WIRE_RANGE;
-    let (mbuf, memory) = (heap(pool, timestamp), placer.memory.clone());
+    let mbuf = heap(pool, timestamp);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let mut stored = Vec::new();
-    placer.lane.begin();
     // Nobody moves the window while it waits.
     placer.abort.set();
-    let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
-    publish(&mut stored);
-    placer.lane.end();
+    let _no_free_chunk = burst(placer, &mbuf, &mut clock);
     placer.newest
 }
 
