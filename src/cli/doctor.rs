@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Command};
 
 use super::{Failure, examples, fgpu, with_katgpucbf_syntax};
+use crate::config::units::seconds;
 use crate::config::{FgpuOptions, heading};
 use crate::doctor::{Asked, Look, examine};
 use crate::report::to_json;
@@ -61,6 +62,7 @@ pub struct DoctorArgs {
         long = "for",
         value_name = "SECONDS",
         default_value_t = 5.0,
+        value_parser = seconds,
         help_heading = heading::LOOK
     )]
     seconds: f64,

@@ -39,7 +39,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DIR", help_heading = heading::RESULTS)]
     report: Option<PathBuf>,
     /// Requests to the engine: lines of an ADC timestamp and a KATCP request (?gain, ?gain-all,
-    /// ?delays), each applied when the output reaches its timestamp
+    /// ?delays, ?karoo-test), each applied when the output reaches its timestamp
     #[arg(long, value_name = "FILE", help_heading = heading::CONTROL)]
     requests: Option<PathBuf>,
     /// What computes

@@ -8,7 +8,7 @@ use dsp::OutputBits;
 use dsp::delay::{DelaySeconds, LinearDelay};
 use ground::SampleClock;
 
-use super::units::hertz;
+use super::units::{hertz, seconds};
 use super::{ConfigError, GainOption, NarrowbandOptions, OutputConfig, WidebandOptions, heading};
 
 /// Options of an engine.
@@ -60,6 +60,7 @@ pub struct EngineOptions {
         long,
         value_name = "SECONDS",
         default_value_t = 1.0,
+        value_parser = seconds,
         help_heading = heading::ENGINE
     )]
     pub statistics_period: f64,

@@ -117,8 +117,8 @@ pub struct StreamReport {
     pub last_timestamp: Option<u64>,
     /// Batches of which there is anything.
     pub batches: u64,
-    /// Batches between the first and the last of which there is nothing: not sent, because their
-    /// input was missing.
+    /// Batches between the first and the last of which nothing came. As a rule they were not sent,
+    /// because their input was missing; those that this receiver missed count as well.
     pub batches_not_sent: u64,
     /// Data packets used.
     pub packets: u64,
@@ -240,7 +240,7 @@ impl fmt::Display for StreamReport {
         if let (Some(first), Some(last)) = (self.first_timestamp, self.last_timestamp) {
             writeln!(
                 f,
-                "  batches    {} of {} from timestamp {first} to {last}, {} in between not sent",
+                "  batches    {} of {} from timestamp {first} to {last}, {} in between did not come",
                 self.batches,
                 self.batches + self.batches_not_sent,
                 self.batches_not_sent

@@ -504,7 +504,7 @@ fn a_capture_tells_what_is_missing_in_between_and_not_at_its_ends() {
     };
     let gaps = text(&[0, 3, 5]);
     let last = FIRST + 5 * STEP;
-    let line = format!("3 of 6 from timestamp {FIRST} to {last}, 3 in between not sent\n");
+    let line = format!("3 of 6 from timestamp {FIRST} to {last}, 3 in between did not come\n");
     assert!(gaps.contains(&line), "{gaps}");
     assert!(gaps.ends_with("; 3 of 6 batches came"), "{gaps}");
     let whole = text(&[2, 3, 4]);

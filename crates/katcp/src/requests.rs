@@ -41,7 +41,7 @@ const STANDARD: &[RequestHelp] = &[
     RequestHelp {
         name: "halt",
         parameters: "",
-        summary: "Stop the device: what has been received is still processed and sent.",
+        summary: "Stop the device: what is under way is still finished.",
     },
     RequestHelp {
         name: "help",

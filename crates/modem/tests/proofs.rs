@@ -90,7 +90,7 @@ fn a_million_frames_that_abut_are_all_received() {
     let number = env::var("KAROO_FRAMES").map(|text| text.parse::<u64>().expect("a number"));
     let all = number.unwrap_or(1_000_000).div_ceil(4);
     for modulation in Modulation::CYCLOPS {
-        let eb_n0_db = required_eb_n0(modulation, 1e-3) + 2.0;
+        let eb_n0_db = required_eb_n0(modulation, 1e-3).unwrap() + 2.0;
         let threads = threads() as u64;
         let run = |i: u64| {
             let count = all * (i + 1) / threads - all * i / threads;
@@ -169,7 +169,7 @@ fn offsets_of_300_khz_and_50_ppm_cost_nothing() {
     for (hertz, ppm) in [(300e3, 50.0), (400e3, 100.0)] {
         for (hertz, ppm) in [(hertz, ppm), (-hertz, ppm), (hertz, -ppm), (-hertz, -ppm)] {
             for modulation in Modulation::CYCLOPS {
-                let eb_n0_db = required_eb_n0(modulation, 1e-3);
+                let eb_n0_db = required_eb_n0(modulation, 1e-3).unwrap();
                 let mut trial = trial(modulation, eb_n0_db, 30);
                 trial.channel.frequency = hertz / 80e6;
                 trial.channel.clock_ppm = ppm;

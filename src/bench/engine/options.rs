@@ -172,7 +172,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 1023, help_heading = heading::SEND)]
     pub tx_descriptors: usize,
     /// Seconds over which statistics are taken; 0: none
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, help_heading = heading::ENGINE)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, help_heading = heading::ENGINE)]
     pub statistics_period: f64,
     /// Report as JSON
     #[arg(long, help_heading = heading::RESULTS)]

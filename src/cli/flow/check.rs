@@ -91,7 +91,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         capacity: args.capacity as usize,
         ..Settings::default()
     };
-    let executor = load::executor(graph, settings);
+    let executor = load::executor(graph, settings, false);
     let (mut problems, mut report, mut measured) = (Vec::new(), None, false);
     match &executor {
         Err(found) => problems.extend(found.0.iter().map(ToString::to_string)),

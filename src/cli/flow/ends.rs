@@ -8,6 +8,7 @@ use karoo_flow::adapters::{Address, Stop};
 use karoo_flow::{Graph, NodeId};
 
 use crate::cli::{Failure, NewFile, is_pipe, is_stdout};
+use crate::net::is_stdin;
 use crate::flow::{PortReader, PortWriter, open};
 use crate::ports::{KeptPorts, PORT_SCHEME, PortAddress};
 
@@ -29,6 +30,15 @@ impl End {
         match self {
             End::Plain(Address::File(path)) => Some(path),
             _ => None,
+        }
+    }
+
+    /// Whether samples come from standard input, by whatever name. A file there is read from its
+    /// begin by its other names.
+    pub fn is_stdin(&self) -> bool {
+        match self {
+            End::Plain(Address::Standard) => true,
+            end => end.file().is_some_and(|path| is_pipe(path) && is_stdin(path)),
         }
     }
 
@@ -99,6 +109,26 @@ pub fn ports(
         }
     }
     Ok(ports)
+}
+
+/// Refuses standard input or output for more than one port: each would have some of the samples.
+pub fn one_standard(
+    option: &str,
+    graph: &Graph,
+    ends: &Ends,
+    is: fn(&End) -> bool,
+) -> Result<(), Failure> {
+    let mut names = ends
+        .iter()
+        .filter(|(_, end)| end.as_ref().is_some_and(is))
+        .map(|(id, _)| graph.path(*id));
+    match (names.next(), names.next()) {
+        (Some(first), Some(second)) => Err(Failure::usage(format!(
+            "{option} {second}=…: {first} has the standard stream already; give one of them a \
+             file, or a pipe of its own"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The outside, opened.

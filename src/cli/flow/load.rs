@@ -65,8 +65,8 @@ fn kinds() -> Registry {
 }
 
 /// A graph that is ready to run. If it would stand still with blocks as long as these, the error
-/// says with which it would not.
-pub fn executor(graph: &Graph, settings: Settings) -> Result<Executor, Problems> {
+/// says with which it would not; those `of_plan` are the plan's.
+pub fn executor(graph: &Graph, settings: Settings, of_plan: bool) -> Result<Executor, Problems> {
     let with = |block| Settings {
         block,
         ..settings.clone()
@@ -77,7 +77,10 @@ pub fn executor(graph: &Graph, settings: Settings) -> Result<Executor, Problems>
             let mut shorter = successors(Some(settings.block / 2), |block| Some(block / 2))
                 .take_while(|block| *block > 0);
             if let Some(block) = shorter.find(|&block| Executor::new(graph, with(block)).is_ok()) {
-                stuck.text += &format!("; it runs with --block {block}");
+                stuck.text += &match of_plan {
+                    true => format!("; make the plan anew with --block {block}, with which it runs"),
+                    false => format!("; it runs with --block {block}"),
+                };
             }
         }
         problems

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::change::{self, ChangeAt};
-use super::ends::{End, Ends, open_all, ports};
+use super::ends::{End, Ends, one_standard, open_all, ports};
 use super::{load, plan};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
@@ -134,6 +134,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             "--input {path}=…: the input {path} has no address; each input needs one"
         )));
     }
+    one_standard("--input", graph, &inputs, End::is_stdin)?;
+    one_standard("--output", graph, &outputs, End::is_stdout)?;
     files(args, graph, &inputs, &outputs).check()?;
     change::check(graph, &args.change)?;
     if inputs.is_empty() && args.limit.is_none() {
@@ -145,8 +147,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         .iter()
         .map(|change| change.path.clone())
         .collect();
-    let executor =
-        load::executor(graph, settings).map_err(|found| Failure::data(found.to_string()))?;
+    let executor = load::executor(graph, settings, args.plan.is_some())
+        .map_err(|found| Failure::data(found.to_string()))?;
     change::check_numbers(&executor, &args.change)?;
     let sockets = Sockets::bind("--http", args.http)?;
     let mut serving = Serving::start(sockets, level)?;
@@ -157,7 +159,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 
     let done = AtomicBool::new(false);
     // Whoever connects later waits for this; signals end it.
-    let (outcome, serving) = thread::scope(|scope| {
+    let (outcome, watched) = thread::scope(|scope| {
         let (handles, newest) = std::sync::mpsc::sync_channel::<Handle>(1);
         let (stop_too, done, shape) = (&stop, &done, executor.shape());
         let (rows, mut next) = (&mut table, Instant::now() + EVERY);
@@ -188,7 +190,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
                 }
                 thread::sleep(LOOK);
             }
-            serving
+            (serving, handle.map(|handle| handle.telemetry()))
         });
         let outcome = go(graph, &executor, &inputs, &outputs, &stop, |handle| {
             change::put(&handle, &args.change)?;
@@ -198,14 +200,27 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         done.store(true, Ordering::Release);
         (outcome, watcher.join())
     });
-    if let Ok(serving) = serving {
+    let mut last = None;
+    if let Ok((serving, telemetry)) = watched {
         serving.stop();
+        last = telemetry;
     }
-    let outcome = outcome?;
-    if let Some(mut table) = table {
-        table.add(&outcome.telemetry);
-        table.end()?;
+    // Also of a run that failed.
+    let last = outcome.as_ref().ok().map(|outcome| &outcome.telemetry).or(last.as_ref());
+    let mut table_ended = Ok(());
+    if let Some((mut table, last)) = table.zip(last) {
+        table.add(last);
+        table_ended = table.end();
     }
+    let outcome = match (outcome, table_ended) {
+        (Ok(outcome), ended) => ended.map(|()| outcome)?,
+        (Err(failure), ended) => {
+            if let Err(error) = ended {
+                tracing::error!("{error}");
+            }
+            return Err(failure);
+        }
+    };
     let seconds = outcome.telemetry.elapsed as f64 * 1e-9;
     let report = Done {
         graph: graph.name(),

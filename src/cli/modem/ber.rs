@@ -141,9 +141,14 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Eb/N0 in dB of a rate that an option may have.
+fn needed(modulation: Modulation, rate: f64) -> f64 {
+    required_eb_n0(modulation, rate).expect("rates of 1e-12 to 0.4 are within theory")
+}
+
 /// Whole decibels at which theory has error rates of 10⁻² to 10⁻⁵.
 fn usual(modulation: Modulation) -> Vec<f64> {
-    let ends = [1e-2, 1e-5].map(|rate| required_eb_n0(modulation, rate));
+    let ends = [1e-2, 1e-5].map(|rate| needed(modulation, rate));
     let (from, to) = (ends[0].ceil() as i32, ends[1].floor() as i32);
     (from..=to).map(f64::from).collect()
 }
@@ -192,7 +197,7 @@ impl BerArgs {
             seed: self.seed,
         };
         let of = |modulation: Modulation| {
-            let at = |rate: &f64| required_eb_n0(modulation, *rate);
+            let at = |rate: &f64| needed(modulation, *rate);
             let ratios = match &self.eb_n0 {
                 Some(ratios) => ratios.0.clone(),
                 None if self.rates.is_empty() => usual(modulation),
@@ -215,7 +220,9 @@ fn print(point: &TrialPoint) {
     };
     let loss = match (point.loss_db, point.loss_interval_db) {
         (Some(loss), Some(ends)) => format!("{loss:.2} ({:.2} to {:.2})", ends.low, ends.high),
-        _ => "none".to_owned(),
+        (Some(loss), None) => format!("{loss:.2}"),
+        (None, _) if result.errors > 0 => "beyond theory".to_owned(),
+        (None, _) => "none".to_owned(),
     };
     println!(
         "{:10} {:6.2} {:11} {:7} {:9.2e} {interval:>18} {:9.2e} {loss:>21} {:6} {:4} {:5} {:8.1}",

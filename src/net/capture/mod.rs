@@ -6,7 +6,7 @@ mod writer;
 use std::io;
 
 pub use reader::{CaptureReader, Frame};
-pub use writer::{CaptureWriter, Precision, is_stdout};
+pub use writer::{CaptureWriter, Precision, is_stdin, is_stdout};
 
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u16 = 1;

@@ -169,8 +169,17 @@ impl Drop for CaptureWriter {
 /// Whether a path leads to standard output, where it is a pipe or a file: what is printed there
 /// would be among what is written by the path, or over it.
 pub fn is_stdout(path: &Path) -> bool {
+    leads_to(path, "/proc/self/fd/1")
+}
+
+/// Whether a path leads to standard input, where it is a pipe or a file.
+pub fn is_stdin(path: &Path) -> bool {
+    leads_to(path, "/proc/self/fd/0")
+}
+
+fn leads_to(path: &Path, descriptor: &str) -> bool {
     let file = |about: fs::Metadata| (about.dev(), about.ino());
-    let own = fs::metadata("/proc/self/fd/1");
+    let own = fs::metadata(descriptor);
     let own = own.ok().filter(|own| !own.file_type().is_char_device());
     own.is_some_and(|own| fs::metadata(path).is_ok_and(|there| file(there) == file(own)))
 }

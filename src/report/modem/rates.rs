@@ -103,11 +103,17 @@ fn page(run: &RatesRun, points: &[TrialPoint]) -> String {
 fn verdict(out: &mut String, run: &RatesRun, points: &[TrialPoint]) {
     let lost: u64 = points.iter().map(|point| point.result.lost).sum();
     let sure = points.iter().filter(|point| point.result.errors >= ENOUGH);
+    // Half of the bits wrong: no loss describes that.
+    let beyond = sure.clone().any(|point| point.loss_db.is_none());
     let worst = sure
         .filter_map(|point| point.loss_db)
         .fold(f64::NEG_INFINITY, f64::max);
     let not_found = format!("{} not found", counted(lost, "frame"));
     let (class, headline) = match (run.white, worst.is_finite()) {
+        (true, _) if beyond => (
+            "warn",
+            format!("Bits are wrong as if nothing had been received; {not_found}"),
+        ),
         (true, true) if worst <= GOAL_DB && lost == 0 => (
             "good",
             format!("At most {worst:.2} dB from a perfect receiver, and no frame lost"),
@@ -123,7 +129,7 @@ fn verdict(out: &mut String, run: &RatesRun, points: &[TrialPoint]) {
         out,
         "<div class=\"verdict {class}\"><strong>{headline}</strong>"
     );
-    if run.white && worst.is_finite() {
+    if run.white && (beyond || worst.is_finite()) {
         let _ = write!(
             out,
             "<p>Of points with {ENOUGH} wrong bits or more; the goal is {GOAL_DB} dB.</p>"
@@ -194,7 +200,9 @@ fn rates(out: &mut String, points: &[TrialPoint]) {
             (Some(loss), Some(ends)) => {
                 format!("{loss:.2} ({:.2} to {:.2})", ends.low, ends.high)
             }
-            _ => "none".to_owned(),
+            (Some(loss), None) => format!("{loss:.2}"),
+            (None, _) if result.errors > 0 => "beyond theory".to_owned(),
+            (None, _) => "none".to_owned(),
         };
         let _ = write!(
             out,
@@ -300,6 +308,13 @@ mod tests {
         assert!(far.contains("verdict warn") && far.contains("Up to 0.40 dB"));
         let lost = page_of(true, &[point(70, 2, 0.1)]);
         assert!(lost.contains("verdict warn") && lost.contains("2 frames not found"));
+        let mut half = point(5000, 0, 0.0);
+        half.loss_db = None;
+        let beyond = page_of(true, &[point(70, 0, 0.1), half]);
+        assert!(
+            beyond.contains("verdict warn") && beyond.contains("as if nothing had been received")
+        );
+        assert!(beyond.contains(">beyond theory<"));
         let one = page_of(false, &[point(70, 1, 0.1)]);
         assert!(one.contains("<strong>1 frame not found</strong>"));
     }

@@ -100,6 +100,10 @@ pub(super) fn read(text: &str, file: &str, registry: &Registry) -> Result<Graph,
             reader.failed.insert(table.path);
             continue;
         };
+        if table.sub_block == Some(0) {
+            let text = "a sub_block is a whole number above 0";
+            reader.wrong(Cause::Parameter, &table.path, line, text);
+        }
         let id = reader.draft.scope(name, parent);
         let scope = &mut reader.draft.scopes[id.index()];
         (scope.partition, scope.sub_block) = (table.partition, table.sub_block);

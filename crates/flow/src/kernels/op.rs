@@ -302,6 +302,12 @@ pub(crate) enum Op<R> {
         a: R,
         context: usize,
     },
+    /// Every `by`-th sample in its place, and zeros between.
+    Part {
+        d: R,
+        a: R,
+        by: usize,
+    },
     /// Each sample, and `by - 1` zeros or copies.
     Up {
         d: R,

@@ -101,6 +101,13 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
                 }
             }
         })),
+        Op::Part { d, a, by } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            let samples = inputs.get::<T>(*a).chunks(d.len * by);
+            for (out, a) in out.chunks_mut(d.len * by).zip(samples) {
+                out.fill(0);
+                out[..d.len].copy_from_slice(&a[..d.len]);
+            }
+        })),
         Op::Up { d, a, by, zeros } => {
             sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
                 let samples = inputs.counted::<T>(*a, inputs.count / by);

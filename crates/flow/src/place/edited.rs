@@ -26,11 +26,22 @@ impl Plan {
         if self.step == 0 {
             return Err("the plan has a `step` of 0 ticks: give at least 1".into());
         }
+        let ns = self.period_ns;
+        if self.measured && !(ns > 0.0 && ns.is_finite()) {
+            return Err(format!(
+                "the plan has a `period_ns` of {ns}: give the nanoseconds of a tick, more than 0"
+            ));
+        }
         let mut ids = BTreeSet::new();
         if let Some(part) = self.partitions.iter().find(|part| !ids.insert(part.id)) {
             let id = part.id;
             return Err(format!(
                 "the plan has two partitions {id}: give each an id of its own"
+            ));
+        }
+        if let Some(id) = self.critical.iter().find(|id| !ids.contains(id)) {
+            return Err(format!(
+                "the plan's `critical` names {id}, which is no partition: leave it out"
             ));
         }
         let mut ends = BTreeSet::new();

@@ -95,6 +95,8 @@ impl Stepping {
             })
             .collect();
         let constants = part.shapes.iter().zip(&known);
+        // Nodes whose numbers may change have a parameter as well, and signals of their own.
+        let constants = constants.filter(|(shape, _)| shape.constant.is_some());
         let constants = constants.filter_map(|(shape, &value)| Some((shape.parameter?, value?)));
         Stepping {
             nodes,

@@ -69,6 +69,20 @@ pub struct Quantiles {
     pub most: u64,
 }
 
+impl Quantiles {
+    /// Numbers of which none can be more: two digits are kept of each, rounded up.
+    fn at_most(self, limit: u64) -> Quantiles {
+        Quantiles {
+            count: self.count,
+            least: self.least.min(limit),
+            median: self.median.min(limit),
+            p99: self.p99.min(limit),
+            p99_999: self.p99_999.min(limit),
+            most: self.most.min(limit),
+        }
+    }
+}
+
 /// Nanoseconds that one thread has waited, up to now.
 ///
 /// In one word, so that whoever looks never sees a part of a change: twice the nanoseconds of all
@@ -333,7 +347,7 @@ impl Counts {
                 full: times.writer.0.until(now),
                 empty: times.reader.0.until(now),
                 capacity: names.2,
-                fill: times.fill.show(),
+                fill: times.fill.show().at_most(names.2 as u64),
                 held: times.held(names.2),
             }
         };

@@ -13,7 +13,7 @@ use crate::executor::samples;
 use crate::partitionings::bytes;
 
 /// The paths of all that changes here, and how many numbers each has.
-const NODES: [(&str, usize); 9] = [
+const NODES: [(&str, usize); 12] = [
     ("front/gain", 1),
     ("front/low", 5),
     ("offset", 1),
@@ -23,6 +23,9 @@ const NODES: [(&str, usize); 9] = [
     ("loop/decay", 1),
     ("slow/after", 1),
     ("slow/taps", 70),
+    ("rates/level", 1),
+    ("rates/vector", 3),
+    ("stepping/inside", 1),
 ];
 
 /// Gains, filters and constants: outside of loops, in a loop, at half the rate, in an enabled
@@ -80,12 +83,33 @@ fn graph() -> Graph {
         let both = g.add(machine, [down.gain(0.125).named("after"), offset]);
         both.repeat(2)
     });
+    // Constants have a value at every tick, also behind a change of the rate.
+    let (rates, vectors) = g.scope("rates", || {
+        g.partition(0);
+        let level = g.constant(Type::F32, 0.75).named("level");
+        let vector = g.constant(Type::F32.vector(3), [1, 2, 3]).named("vector");
+        let halved = (looped.down(2) * level.down(2)).repeat(2);
+        let rates = x + level.repeat(3) + level.up(3) + halved;
+        (rates, vector.repeat(5) + vector.up(4) * x)
+    });
+    // Each sample by itself: a loop with changes of the rate, also by one.
+    let stepping = g.scope("stepping", || {
+        g.partition(2);
+        let past = g.feedback("past", Type::F32, 1, 0);
+        let inside = (looped.down(2) + past.out()).gain(0.5).named("inside");
+        let fast = inside.repeat(2);
+        past.close(fast.down(2).down(1).gain(0.25));
+        fast
+    });
     for (name, wire) in [
         ("front", front),
         ("weighted", weighted),
         ("held", held),
         ("looped", looped),
         ("slow", slow),
+        ("rates", rates),
+        ("vectors", vectors),
+        ("stepping", stepping),
     ] {
         g.output(&format!("y {name}"), wire);
     }

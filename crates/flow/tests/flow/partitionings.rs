@@ -53,6 +53,21 @@ impl<'g> Wires<'g> {
         let (x, y) = (pick(&self.real, a), pick(&self.real, b));
         let factor = f64::from(number) / 32768.0 - 1.0;
         let length = usize::from(number % 90);
+        match what {
+            // Rates that stay, and those of constants, which have none of their own.
+            248.. if number % 2 == 0 => return self.real.push(x.down(1).repeat(1).up(1)),
+            244.. => {
+                let constant = g.constant(Type::F32, factor);
+                let by = 2 + u64::from(b % 3);
+                self.real.push(tame(x + constant.repeat(by) - constant.up(by)));
+                if !self.slow.is_empty() {
+                    let sum = pick(&self.slow, a) + constant.down(by);
+                    self.slow.push(tame(sum));
+                }
+                return;
+            }
+            _ => {}
+        }
         match what % 24 {
             0 => self.real.push(tame(x + y)),
             1 => self.real.push(tame(x * y)),

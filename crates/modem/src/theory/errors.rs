@@ -45,9 +45,14 @@ pub fn bit_error_rate(modulation: Modulation, eb_n0_db: f64) -> f64 {
     sum / f64::from(side) / side_bits as f64
 }
 
-/// Eb/N0 in dB at which a perfect receiver has a bit error rate; found between −30 and 60 dB.
-pub fn required_eb_n0(modulation: Modulation, rate: f64) -> f64 {
+/// Eb/N0 in dB at which a perfect receiver has a bit error rate. None if it has more at 60 dB, or
+/// less at −30 dB, where nearly half of the bits are wrong.
+pub fn required_eb_n0(modulation: Modulation, rate: f64) -> Option<f64> {
     let (mut low, mut high) = (-30.0, 60.0);
+    let reached = bit_error_rate(modulation, high)..=bit_error_rate(modulation, low);
+    if rate <= 0.0 || !reached.contains(&rate) {
+        return None;
+    }
     for _ in 0..80 {
         let middle = (low + high) / 2.0;
         match bit_error_rate(modulation, middle) > rate {
@@ -55,7 +60,7 @@ pub fn required_eb_n0(modulation: Modulation, rate: f64) -> f64 {
             false => high = middle,
         }
     }
-    (low + high) / 2.0
+    Some((low + high) / 2.0)
 }
 
 /// Symbols that are wrong, of all, at an Es/N0 in dB.
@@ -100,6 +105,17 @@ mod tests {
 
     fn close(found: f64, golden: f64, relative: f64) {
         assert!((found / golden - 1.0).abs() < relative, "{found} {golden}");
+    }
+
+    #[test]
+    fn rates_beyond_theory_need_no_ratio() {
+        for modulation in Modulation::ALL {
+            let needed = required_eb_n0(modulation, 0.4).unwrap();
+            close(bit_error_rate(modulation, needed), 0.4, 1e-9);
+            assert_eq!(required_eb_n0(modulation, 0.5), None);
+            assert_eq!(required_eb_n0(modulation, 0.0), None);
+            assert!(required_eb_n0(modulation, 1e-12).is_some());
+        }
     }
 
     #[test]

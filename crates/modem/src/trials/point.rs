@@ -23,7 +23,8 @@ pub struct TrialPoint {
     /// What came of it.
     #[serde(flatten)]
     pub result: TrialResult,
-    /// Decibels that a perfect receiver in white noise needs less; none without errors.
+    /// Decibels that a perfect receiver in white noise needs less; none without errors, and where
+    /// so many bits are wrong that none is as bad.
     pub loss_db: Option<f64>,
     /// The same for the ends of the rate's interval.
     pub loss_interval_db: Option<Interval>,
@@ -35,17 +36,17 @@ impl TrialPoint {
     /// What came of a trial, beside theory.
     pub fn new(trial: &Trial, result: TrialResult) -> TrialPoint {
         let found = (result.sent - result.lost) as f64;
-        let loss = |rate: f64| trial.eb_n0_db - required_eb_n0(trial.modulation, rate);
+        let loss = |rate: f64| Some(trial.eb_n0_db - required_eb_n0(trial.modulation, rate)?);
         let RxConfig { vote, modes, .. } = trial.receiver;
         let rate = mode_error_rate(vote, modes, trial.modulation, trial.es_n0_db());
         let some = (result.errors > 0).then_some(());
         TrialPoint {
             modulation: trial.modulation,
             eb_n0_db: trial.eb_n0_db,
-            loss_db: some.map(|()| loss(result.rate)),
-            loss_interval_db: some.and(result.interval).map(|interval| Interval {
-                low: loss(interval.low),
-                high: loss(interval.high),
+            loss_db: some.and_then(|()| loss(result.rate)),
+            loss_interval_db: some.and(result.interval).and_then(|interval| {
+                let (low, high) = (loss(interval.low)?, loss(interval.high)?);
+                Some(Interval { low, high })
             }),
             mode_expected: found * rate,
             result,

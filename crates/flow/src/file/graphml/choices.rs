@@ -68,6 +68,10 @@ impl Block<'_> {
             Some("NOT") => LogicOp::Not,
             other => return unknown(format!("Logic {}", other.unwrap_or(""))),
         };
+        let wide = self.input.is_some_and(|kind| kind.len > 1);
+        if self.inputs == 1 && operation != LogicOp::Not && wide {
+            return unknown("Logic over the elements of a vector");
+        }
         made(nodes::Logic {
             operation,
             inputs: self.inputs,
@@ -86,6 +90,11 @@ impl Block<'_> {
                 ));
             }
         };
+        if let (Lookup::Linear, Some(beyond)) = (between, self.text("ExtrapMethod"))
+            && beyond != "Clip"
+        {
+            return unknown(format!("Lookup_n-D with ExtrapMethod {beyond}"));
+        }
         if self.real("NumberOfTableDimensions")? != 1.0 {
             return unknown("Lookup_n-D with more dimensions than one");
         }

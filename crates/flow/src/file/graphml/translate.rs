@@ -387,6 +387,11 @@ impl Translator<'_> {
     }
 
     fn hold(&self, node: usize) -> Result<Made, String> {
+        let disabled = self.text(node, "OutputWhenDisabled");
+        if !matches!(disabled, "" | "held") {
+            let what = format!("Outport with OutputWhenDisabled {disabled}");
+            return Ok(Made::Unknown(what));
+        }
         let text = self.text(node, "Numeric.InitialOutput");
         let initial = numbers(text)
             .ok_or_else(|| format!("Numeric.InitialOutput `{text}` is no list of numbers"))?;

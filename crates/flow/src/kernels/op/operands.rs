@@ -28,6 +28,7 @@ impl<R: Copy> Op<R> {
             | Down { d, a, .. }
             | Compact { d, a, .. }
             | Expand { d, a, .. }
+            | Part { d, a, .. }
             | Up { d, a, .. } => (Some(*d), vec![*a]),
             Recall { d, .. } | Count { d, .. } => (Some(*d), vec![]),
             Chain {
@@ -267,6 +268,11 @@ impl<R: Copy> Op<R> {
                 d: f(d),
                 a: f(a),
                 context,
+            },
+            Part { d, a, by } => Part {
+                d: f(d),
+                a: f(a),
+                by,
             },
             Up { d, a, by, zeros } => Up {
                 d: f(d),

@@ -85,6 +85,10 @@ pub(in super::super) fn counter(node: &Counter, code: &mut Code, out: Planes) ->
 }
 
 pub(in super::super) fn down(by: u64, code: &mut Code, inputs: &[Planes], out: Planes) -> bool {
+    // Of a constant there is as much as is put out.
+    if by == 1 || code.is_constant(inputs[0].re) {
+        return super::pass(code, inputs, out);
+    }
     let by = by as usize;
     let mut down = |d: Reg, a: Reg| code.push(Op::Down { d, a, by });
     down(out.re, inputs[0].re);
@@ -101,8 +105,15 @@ pub(in super::super) fn up(
     inputs: &[Planes],
     out: Planes,
 ) -> bool {
+    let of_constant = code.is_constant(inputs[0].re);
+    if by == 1 || of_constant && !zeros {
+        return super::pass(code, inputs, out);
+    }
     let by = by as usize;
-    let mut up = |d: Reg, a: Reg| code.push(Op::Up { d, a, by, zeros });
+    let mut up = |d: Reg, a: Reg| match of_constant {
+        true => code.push(Op::Part { d, a, by }),
+        false => code.push(Op::Up { d, a, by, zeros }),
+    };
     up(out.re, inputs[0].re);
     if let (Some(d), Some(a)) = (out.im, inputs[0].im) {
         up(d, a);

@@ -192,30 +192,26 @@ impl Planning<'_> {
         kept: &HashSet<Reg>,
         memory: &Memory,
     ) -> HashSet<(usize, usize)> {
+        let root = |reg: Reg| self.place(reg).0;
+        // The group that reads a run, or none where several do.
+        let mut readers: HashMap<Reg, Option<usize>> = HashMap::new();
+        for (index, group) in groups.iter().enumerate() {
+            for reg in group.ops.iter().flat_map(|op| op.ends().1).map(root) {
+                let reader = readers.entry(reg).or_insert(Some(index));
+                *reader = reader.filter(|&known| known == index);
+            }
+        }
         let mut outside = HashSet::new();
         for (index, group) in groups.iter().enumerate() {
             if group.kind != Kind::Loop {
                 continue;
             }
-            let roots = |reg: Reg| self.place(reg).0;
-            let made: HashSet<Reg> = group
-                .ops
-                .iter()
-                .filter_map(|op| op.ends().0)
-                .map(roots)
-                .collect();
-            let others = groups
-                .iter()
-                .enumerate()
-                .filter(|(other, _)| *other != index);
-            let reads = others
-                .flat_map(|(_, other)| &other.ops)
-                .flat_map(|op| op.ends().1);
-            let reads: HashSet<Reg> = reads.map(roots).collect();
-            let seen = made
-                .iter()
-                .filter(|reg| kept.contains(reg) || reads.contains(reg));
-            let seen = seen.map(|&reg| self.place_of(reg, memory));
+            let made = group.ops.iter().filter_map(|op| op.ends().0).map(root);
+            let seen = made.filter(|reg| {
+                let own = readers.get(reg).is_none_or(|&reader| reader == Some(index));
+                kept.contains(reg) || !own
+            });
+            let seen = seen.map(|reg| self.place_of(reg, memory));
             outside.extend(seen.map(|view| (view.lane, view.first)));
         }
         outside

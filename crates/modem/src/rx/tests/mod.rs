@@ -181,7 +181,7 @@ fn bit_errors_stay_near_theory() {
         };
         let result = trial.run().unwrap();
         assert_eq!((result.sent, result.lost, result.false_frames), (5, 0, 0));
-        let loss = eb_n0_db - required_eb_n0(modulation, result.rate);
+        let loss = eb_n0_db - required_eb_n0(modulation, result.rate).unwrap();
         assert!(loss < 0.3, "{modulation}: {loss} dB");
     }
 }
