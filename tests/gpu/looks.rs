@@ -4,7 +4,7 @@ use karoo::assembly::{BackendKind, ComputeError};
 use karoo::gpu::MemoryChoice;
 use karoo::memory::MemoryKind;
 
-use crate::support::{device, rig};
+use crate::support::{device, left_out, rig};
 
 /// In `bar` memory they are those of copies, in mixed memory some are.
 #[test]
@@ -24,7 +24,7 @@ fn statistics_of_input_are_those_of_its_samples_in_every_memory() {
                     Some(compute)
                 }
                 Err(ComputeError::Bar(error)) => {
-                    println!("no {kind} memory: {error}");
+                    left_out(&format!("no {kind} memory: {error}"));
                     None
                 }
                 Err(error) => panic!("{error}"),

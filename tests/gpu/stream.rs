@@ -21,7 +21,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::support::gpu::{Contents, FENG_ID, Rig, assert_agree, chunk, layout, next_complete};
-use crate::support::{device, output, output_chunk_in};
+use crate::support::{device, left_out, output, output_chunk_in};
 
 /// A stream of receive chunks through output chunks of another length, as an engine does it: the
 /// delay changes with every spectrum, the gains with every output chunk, and receive chunk 3 never
@@ -295,7 +295,7 @@ fn chunks_under_way_do_not_disturb_each_other() {
             recv: Box::new(bar),
             send: pinned(),
         }),
-        Err(error) => println!("without bar memory: {error}"),
+        Err(error) => left_out(&format!("no bar memory: {error}")),
     }
     for memory in &memories {
         let kind = memory.recv.kind();

@@ -14,6 +14,8 @@ use karoo::net::MacAddr;
 use karoo::ports::{ControlQueues, IgmpThread};
 use nix::sched::{CloneFlags, unshare};
 
+use crate::support::left_out;
+
 /// Tests fail rather than hang.
 const TOO_LONG: Duration = Duration::from_secs(180);
 
@@ -32,12 +34,12 @@ fn run(command: &str) -> Result<String, String> {
 /// Runs commands in a namespace of this thread's own; false where there are none.
 fn in_namespace(commands: &[&str]) -> bool {
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-        println!("no network namespaces: {error}");
+        left_out(&format!("no network namespaces: {error}"));
         return false;
     }
     for command in commands {
         if let Err(error) = run(command) {
-            println!("no network namespaces: {command}: {error}");
+            left_out(&format!("no network namespaces: {command}: {error}"));
             return false;
         }
     }

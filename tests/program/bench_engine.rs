@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::left_out;
+
 #[test]
 fn the_bench_accounts_for_every_packet() {
     let options = [
@@ -179,7 +181,7 @@ fn waits_for_a_lock(pid: u32) -> bool {
 #[test]
 fn programs_take_huge_pages_one_after_another() {
     let Ok(folder) = File::open("/sys/kernel/mm/hugepages") else {
-        println!("no huge pages");
+        left_out("no huge pages");
         return;
     };
     // As a program has it between seeing free pages and taking them.

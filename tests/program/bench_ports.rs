@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::support::left_out;
+
 struct Namespace(String);
 
 impl Namespace {
@@ -23,7 +25,7 @@ impl Namespace {
         for command in commands {
             let output = Command::new("ip").args(command.split(' ')).output();
             if !output.is_ok_and(|output| output.status.success()) {
-                println!("no network namespaces: ip {command}");
+                left_out(&format!("no network namespaces: ip {command}"));
                 return None;
             }
         }

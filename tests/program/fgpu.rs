@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::karoo;
+use crate::support::{karoo, left_out};
 
 fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
@@ -134,7 +134,7 @@ fn the_journal_has_messages_with_their_values() {
     let stream = format!("{}:{}", metadata.dev(), metadata.ino());
     let can = Command::new("unshare").args(["--mount", "true"]).status();
     if !can.is_ok_and(|status| status.success()) {
-        println!("no mount namespaces");
+        left_out("no mount namespaces");
         return;
     }
     for (option, variable) in [("--log=journald", ""), ("--log=auto", &stream[..])] {

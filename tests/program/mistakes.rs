@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use crate::support::{data, host, karoo};
+use crate::support::{data, host, karoo, left_out};
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=4096,taps=4";
 /// A dataflow graph with an input and an output.
@@ -213,7 +213,7 @@ fn who_is_not_root_is_told_so_first() {
     for (what, more) in [("apply", "--dry-run"), ("revert", "sudo")] {
         let output = match run(&["tune", what]) {
             Ok(output) => output,
-            Err(error) => return println!("no program that others may run: {error}"),
+            Err(error) => return left_out(&format!("no program that others may run: {error}")),
         };
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{text}");

@@ -10,6 +10,8 @@ pub mod python;
 pub mod rig;
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -43,6 +45,29 @@ pub fn karoo_ok<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) ->
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {stderr}", output.status);
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// Says what a test lacks that passes without it. The words of tests that pass are not shown, so
+/// `scripts/run-tests` also has a line of each, in the file that KAROO_TEST_LEFT_OUT names.
+pub fn left_out(what: &str) {
+    println!("{what}");
+    let Some(path) = std::env::var_os("KAROO_TEST_LEFT_OUT") else {
+        return;
+    };
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a thread");
+    let words: Vec<&str> = what.split_whitespace().collect();
+    let line = format!(
+        "{}\t{test}\t{}\n",
+        env!("CARGO_CRATE_NAME"),
+        words.join(" ")
+    );
+    // One write, so that lines of several processes do not mix.
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    if let Err(error) = written {
+        println!("KAROO_TEST_LEFT_OUT: {error}");
+    }
 }
 
 /// What the binary said in JSON.
@@ -391,7 +416,7 @@ pub fn device() -> Option<Arc<Gpu>> {
     match Gpu::open() {
         Ok(gpu) => Some(gpu),
         Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
-            println!("no CUDA device: {error}");
+            left_out(&format!("no CUDA device: {error}"));
             None
         }
         Err(error) => panic!("{error}"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use dpdk::BURST;
 
 use super::*;
+use crate::support::left_out;
 
 #[test]
 fn ring_port_keeps_its_queues_apart() {
@@ -204,10 +205,10 @@ fn chunks_are_not_registered_where_devices_see_physical_addresses() {
     }) {
         Ok(eal) => eal,
         Err(error @ EalError::NoHugePages { .. }) => {
-            return println!("no physical addresses: {error}");
+            return left_out(&format!("no physical addresses: {error}"));
         }
         Err(EalError::Init { log, .. }) if log.contains("physical addresses") => {
-            return println!("no physical addresses: {log}");
+            return left_out(&format!("no physical addresses: {log}"));
         }
         Err(error) => panic!("{error}"),
     };

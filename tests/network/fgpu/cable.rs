@@ -8,6 +8,8 @@ use std::thread;
 
 use nix::sched::{CloneFlags, setns};
 
+use crate::support::left_out;
+
 /// Addresses of the interfaces k0 and k1 of the engine, and of those at the other end.
 pub const ENGINE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 1, 1)];
 pub const TEST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 1, 2)];
@@ -81,7 +83,7 @@ impl Cable {
                 Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
                 Err(error) => error.to_string(),
             };
-            println!("no network namespaces: ip {command}: {failed}");
+            left_out(&format!("no network namespaces: ip {command}: {failed}"));
             return None;
         }
         Some(cable)

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use super::cable::{Cable, User};
+use crate::support::left_out;
 
 /// As the controller's generator writes it, with a wideband output of its L band.
 const COMMAND: [&str; 16] = [
@@ -54,7 +55,7 @@ impl Group {
                 return Some(group);
             }
         }
-        println!("no control groups for memory");
+        left_out("no control groups for memory");
         None
     }
 

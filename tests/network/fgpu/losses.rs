@@ -12,6 +12,7 @@ use std::thread;
 use super::rig::{METRICS, SOURCE, get};
 use super::service::{Stopped, thread_of};
 use super::telescope::{Digitiser, SPARE, Telescope, active, reason, verdict};
+use crate::support::left_out;
 
 /// A test that is told its own name.
 pub type Named = (&'static str, fn(&str));
@@ -219,7 +220,7 @@ fn lost_and_swapped_on_the_way(name: &str) {
         return;
     };
     if !netem(&telescope.digitiser, &["loss", "1%"]) {
-        println!("the kernel has no netem");
+        left_out("the kernel has no netem");
         telescope.digitiser.loses = Some(100);
     }
     telescope.send_until_said("missing-heaps", &["look at the digitiser, at cables"]);
@@ -343,7 +344,7 @@ fn an_lcore_that_is_robbed_of_its_cpu_is_named() {
     let _alone = alone();
     let cpus: Vec<_> = ground::os::allowed_cpus().into_iter().collect();
     let [first, .., last] = cpus[..] else {
-        println!("no second CPU");
+        left_out("no second CPU");
         return;
     };
     let options = [

@@ -20,6 +20,7 @@ use spead::SpectraRepr;
 use super::cable::Cable;
 use super::chain::Karoo;
 use super::rig::{ENGINE_OPTIONS, OUTPUT};
+use crate::support::left_out;
 
 #[test]
 fn a_stream_that_is_right_has_no_finding() {
@@ -376,7 +377,7 @@ fn a_firewall_and_a_reverse_path_filter_that_keep_igmp_out() {
         assert!(child.wait().unwrap().success(), "{rule}");
     };
     if Command::new("nft").arg("--version").output().is_err() {
-        println!("no nft: install nftables");
+        left_out("no nft: install nftables");
         return;
     }
     nft("table ip f { chain i { type filter hook input priority 0; policy drop; }; }");
