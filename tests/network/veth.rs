@@ -4,15 +4,19 @@
 //! Needs root, for the namespaces; where there are none, says "no network namespaces" and passes.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dpdk::{Device, Eal, MbufBatch, MbufPool, PoolConfig, PortConfig, StartedPort, pool_size};
 use karoo::net::MacAddr;
 use karoo::ports::{ControlQueues, IgmpThread};
+use nix::libc;
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Pid, gettid};
 
 use crate::support::left_out;
 
@@ -68,6 +72,22 @@ fn port(eal: &Eal, name: &str) -> StartedPort {
         ..PortConfig::default()
     };
     device.start(&config).unwrap()
+}
+
+/// Waits until a thread of this process waits for packets.
+fn wait_until_asleep(id: Pid) {
+    let syscall = format!("/proc/self/task/{id}/syscall");
+    let waits = [libc::SYS_poll, libc::SYS_ppoll, libc::SYS_epoll_wait];
+    let waits = waits.map(|call| format!("{call} "));
+    let begun = Instant::now();
+    loop {
+        let call = fs::read_to_string(&syscall).unwrap();
+        if waits.iter().any(|wait| call.starts_with(wait)) {
+            return;
+        }
+        assert!(begun.elapsed() < TOO_LONG, "it never sleeps: {call}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What finds no room in the ring is counted, once.
@@ -130,8 +150,13 @@ fn a_packet_wakes_who_sleeps() {
     }
     let socket = UdpSocket::bind((Ipv4Addr::new(10, 88, 1, 1), 0)).unwrap();
     let begun = Instant::now();
+    let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
-        let woken = scope.spawn(|| queue.sleep(&mut batch, 10 * TOO_LONG));
+        let woken = scope.spawn(|| {
+            tell.send(gettid()).unwrap();
+            queue.sleep(&mut batch, 10 * TOO_LONG)
+        });
+        wait_until_asleep(told.recv().unwrap());
         socket.send_to(&[1; 100], "239.1.2.3:7148").unwrap();
         assert!(woken.join().unwrap() > 0);
     });
