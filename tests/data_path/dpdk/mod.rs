@@ -60,8 +60,14 @@ fn run_again(arguments: &[&str], variable: (&str, &str)) {
         .output()
         .expect("runs");
     let text = String::from_utf8_lossy(&output.stdout);
+    // A name that no test has any more passes as well.
+    let ran = if arguments.contains(&"--exact") {
+        text.contains(" 1 passed")
+    } else {
+        text.contains(" passed") && !text.contains(" 0 passed")
+    };
     assert!(
-        output.status.success() && text.contains(" passed"),
+        output.status.success() && ran,
         "{}\n{text}\n{}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
@@ -72,13 +78,7 @@ fn run_again(arguments: &[&str], variable: (&str, &str)) {
 fn everything_works_without_huge_pages() {
     if std::env::var_os("KAROO_TEST_HUGE_PAGES").is_none() {
         run_again(
-            &[
-                "dpdk::",
-                "--skip",
-                "everything_works",
-                "--skip",
-                "eal_stops",
-            ],
+            &["dpdk::", "--skip", "eal_stops"],
             ("KAROO_TEST_HUGE_PAGES", "never"),
         );
         return;
