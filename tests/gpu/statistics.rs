@@ -23,6 +23,7 @@ fn ended(pipeline: &mut dyn Pipeline) -> PeriodSums {
 /// rounding error decides.
 fn assert_close(what: &str, got: &PeriodSums, expected: &PeriodSums) {
     assert_eq!(got.spectra, expected.spectra, "{what}");
+    assert_eq!(got.channels.len(), expected.channels.len(), "{what}");
     let mut off = 0;
     for (k, (got, expected)) in got.channels.iter().zip(&expected.channels).enumerate() {
         let [x, y] = expected.power;

@@ -57,6 +57,7 @@ struct Case {
     packed: [Vec<u8>; 2],
     delays: [DelayModels; 2],
     start: Timestamp,
+    gain: f64,
 }
 
 fn sample(pol: usize, t: u64) -> i32 {
@@ -86,6 +87,7 @@ impl Case {
             packed,
             delays,
             start,
+            gain: GAIN,
         }
     }
 
@@ -95,7 +97,7 @@ impl Case {
 
     fn model(&self) -> Vec<Batch> {
         let model = Model::new(&self.output, FENG_ID);
-        let gains = [0; 2].map(|_| vec![Complex32::from(GAIN as f32); self.output.channels]);
+        let gains = [0; 2].map(|_| vec![Complex32::from(self.gain as f32); self.output.channels]);
         let step = self.output.batch_samples() as u64;
         let starts = (0..self.batches as u64).map(|batch| self.start + batch * step);
         starts
@@ -110,7 +112,7 @@ impl Case {
             output: &self.output,
             sample_bits: SampleBits::new(BITS).expect("2 to 16"),
             feng_id: FENG_ID,
-            gain: GAIN,
+            gain: self.gain,
             statistics: false,
         };
         let mut pipeline = CpuChanneliser::with_level(&config, workers, level);
@@ -185,38 +187,71 @@ fn cases() -> Vec<(String, Case)> {
 }
 
 /// Bytes but where dithered values are within rounding errors of a tie; the power of every sample
-/// exactly once.
+/// exactly once; clamped samples but where a value is the limit itself.
+fn assert_agrees(name: &str, case: &Case) {
+    let expected = case.model();
+    for level in Level::available() {
+        let (data, stats) = case.compute(level, 2, &[]);
+        let bytes = case.output.batch_bytes();
+        let lengths = (case.batches * bytes, case.batches);
+        assert_eq!((data.len(), stats.len()), lengths, "{name}, {level}");
+        assert_eq!(expected.len(), case.batches, "{name}");
+        for (batch, (got, want)) in data.chunks(bytes).zip(&expected).enumerate() {
+            let parts = |byte: u8| match case.output.sample_bits {
+                OutputBits::Eight => [byte as i8, 0],
+                OutputBits::Four => [byte as i8 >> 4, (byte << 4) as i8 >> 4],
+            };
+            assert_eq!(want.data.len(), bytes, "{name}");
+            let mut off = 0;
+            for (i, (&got, &want)) in got.iter().zip(&want.data).enumerate() {
+                for (got, want) in parts(got).into_iter().zip(parts(want as u8)) {
+                    assert!(
+                        got.abs_diff(want) <= 1,
+                        "{name}, {level}, byte {i}: {got} for {want}"
+                    );
+                    off += usize::from(got != want);
+                }
+            }
+            assert!(off * 2000 <= bytes, "{name}, {level}: {off} of {bytes}");
+            let lively = want.data.iter().filter(|x| x.abs() > 1).count();
+            assert!(
+                lively > bytes / 4,
+                "{name}: {lively} of {bytes} bytes are not 0 or 1"
+            );
+            assert_eq!(stats[batch].power, want.power, "{name}, {level}");
+            let (clamped, wanted) = (stats[batch].saturated, want.saturated);
+            assert!(
+                (0..2).all(|pol| clamped[pol].abs_diff(wanted[pol]) <= 1),
+                "{name}, {level}: {clamped:?}, not {wanted:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn agrees_with_the_model() {
     for (name, case) in cases() {
-        let expected = case.model();
-        for level in Level::available() {
-            let (data, stats) = case.compute(level, 2, &[]);
-            let bytes = case.output.batch_bytes();
-            for (batch, (got, want)) in data.chunks(bytes).zip(&expected).enumerate() {
-                let parts = |byte: u8| match case.output.sample_bits {
-                    OutputBits::Eight => [byte as i8, 0],
-                    OutputBits::Four => [byte as i8 >> 4, (byte << 4) as i8 >> 4],
-                };
-                let mut off = 0;
-                for (i, (&got, &want)) in got.iter().zip(&want.data).enumerate() {
-                    for (got, want) in parts(got).into_iter().zip(parts(want as u8)) {
-                        assert!(
-                            got.abs_diff(want) <= 1,
-                            "{name}, {level}, byte {i}: {got} for {want}"
-                        );
-                        off += usize::from(got != want);
-                    }
-                }
-                assert!(off * 2000 <= bytes, "{name}, {level}: {off} of {bytes}");
-                let lively = want.data.iter().filter(|x| x.abs() > 1).count();
-                assert!(
-                    lively > bytes / 4,
-                    "{name}: {lively} of {bytes} bytes are not 0 or 1"
-                );
-                assert_eq!(stats[batch].power, want.power, "{name}, {level}");
-            }
+        assert_agrees(&name, &case);
+    }
+}
+
+/// Each polarisation's by itself. Parts of four bits are clamped at the usual gain.
+#[test]
+fn clamped_samples_are_counted() {
+    let small = |(_, case): &(String, Case)| case.output.channels == 64;
+    for (name, mut case) in cases().into_iter().filter(small) {
+        if case.output.sample_bits == OutputBits::Eight {
+            case.gain *= 10.0;
         }
+        for batch in case.model() {
+            let clamped = batch.saturated;
+            let differ = clamped[0].abs_diff(clamped[1]) > 2;
+            assert!(
+                differ && clamped.iter().all(|&clamped| clamped > 100),
+                "{name}: {clamped:?}"
+            );
+        }
+        assert_agrees(&name, &case);
     }
 }
 

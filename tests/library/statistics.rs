@@ -156,6 +156,7 @@ fn ended(pipeline: &mut CpuChanneliser) -> PeriodSums {
 /// Sums are the same but for rounding errors, and counts are.
 fn assert_close(got: &PeriodSums, expected: &PeriodSums, of: &str) {
     assert_eq!(got.spectra, expected.spectra, "{of}");
+    assert_eq!(got.channels.len(), expected.channels.len(), "{of}");
     let channels = got.channels.iter().zip(&expected.channels);
     for (k, (got, expected)) in channels.enumerate() {
         assert_eq!(got.clipped, expected.clipped, "channel {k}, {of}");
@@ -250,7 +251,7 @@ fn periods_begin_anew() {
     assert!((power(&twice) / power(&once) - 2.0).abs() < 1e-6);
     // Of nothing.
     let none = ended(&mut pipeline);
-    assert_eq!(none.spectra, 0);
+    assert_eq!((none.spectra, none.channels.len()), (0, 64));
     assert!(
         none.channels
             .iter()
@@ -301,6 +302,8 @@ fn the_sum_over_channels_is_the_power_of_the_samples() {
     let mut pipeline = case.pipeline(Level::detect(), 2);
     case.compute(&mut pipeline, &[], &[]);
     let sums = ended(&mut pipeline);
+    let expected = (case.spectra() as u64, 1024);
+    assert_eq!((sums.spectra, sums.channels.len()), expected);
     for pol in 0..2 {
         let squares = case.samples[pol].iter().map(|&x| f64::from(x).powi(2));
         let variance = squares.sum::<f64>() / case.samples[pol].len() as f64;

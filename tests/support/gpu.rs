@@ -65,6 +65,10 @@ pub struct Rig {
 /// At most one byte in a thousand is off, by one; power is exact; of clamped samples one, or one in
 /// a thousand, is at the limit itself and may be counted or not.
 pub fn assert_agree(what: &str, got: &Contents, want: &Contents) {
+    // A zip ends with the shorter one.
+    assert!(!want.0.is_empty(), "{what}: nothing to compare");
+    let lengths = |contents: &Contents| (contents.0.len(), contents.1.len());
+    assert_eq!(lengths(got), lengths(want), "{what}");
     let off: Vec<u8> = got
         .0
         .iter()
