@@ -94,6 +94,7 @@ fn a_carrier_turns_by_its_frequency_however_long_the_stream_is() {
     };
     let samples = vec![Complex32::new(1.0, 0.0); 200_000];
     let (out, _) = through(&settings, &samples);
+    assert_eq!(out.len(), samples.len());
     for (n, found) in out.iter().enumerate() {
         let expected = Complex64::cis(TAU * (frequency * n as f64 + phase));
         assert!((found - expected).norm() < 1e-6, "{n}");

@@ -136,6 +136,9 @@ mod tests {
             let kept = blocks.len().saturating_sub(cut);
             let mut rest = Vec::new();
             PlanarReader::new(&blocks[..kept]).read_to_end(&mut rest).unwrap();
+            // Whole blocks, and of the cut one the samples that have both parts.
+            let samples = kept / 960 * 120 + (kept % 960).saturating_sub(480) / 4;
+            prop_assert_eq!(rest.len(), 8 * samples);
             prop_assert_eq!(&back[..rest.len()], &rest[..]);
         }
     }

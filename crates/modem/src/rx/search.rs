@@ -362,14 +362,24 @@ mod tests {
         }
     }
 
+    /// Again behind each find, as nobody begins the search anew here.
     #[test]
-    fn a_clean_field_is_found_once_at_its_place() {
+    fn a_clean_field_is_found_at_its_place() {
         let mut hits = Vec::new();
         search(|_, hit| hits.extend(hit));
-        let hit = hits[0];
-        assert_eq!((hit.peak - 24 - 93) % PERIOD, 0);
-        assert!(hit.fraction.abs() < 0.02 && hit.frequency.abs() < 1e-3);
-        // Power of a symbol behind the filter.
-        assert!((hit.strength - 3.0).abs() < 0.05, "{}", hit.strength);
+        let repetition = |hit: &Hit| (hit.peak - 24 - 93) / PERIOD;
+        hits.retain(|hit| repetition(hit) < STF_REPETITIONS as i64);
+        // Windows are full from its 18th repetition on, and then one looks as far as to the 34th.
+        let first = hits.first().map(repetition).expect("a hit");
+        assert!(
+            (PRODUCTS + 1..=2 * PRODUCTS + 1).contains(&first),
+            "{first}"
+        );
+        for hit in hits {
+            assert_eq!((hit.peak - 24 - 93) % PERIOD, 0);
+            assert!(hit.fraction.abs() < 0.02 && hit.frequency.abs() < 1e-3);
+            // Power of a symbol behind the filter.
+            assert!((hit.strength - 3.0).abs() < 0.05, "{}", hit.strength);
+        }
     }
 }
