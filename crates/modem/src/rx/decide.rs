@@ -140,26 +140,45 @@ mod tests {
         }
     }
 
+    /// The ratio of a bit by its definition, over all points.
+    fn ratio(modulation: Modulation, z: Complex64, bit: usize) -> f64 {
+        let nearest_with = |wanted: u8| {
+            let symbols = (0..modulation.order() as u16).map(|symbol| symbol as u8);
+            let symbols = symbols.filter(|symbol| symbol >> bit & 1 == wanted);
+            let distances = symbols.map(|symbol| (z - point(modulation, symbol)).norm_sqr());
+            distances.fold(f64::INFINITY, f64::min)
+        };
+        nearest_with(1) - nearest_with(0)
+    }
+
     #[test]
-    fn signs_of_soft_values_are_the_decisions() {
+    fn soft_values_are_those_of_the_definition() {
         let (re, im) = points();
-        for modulation in Modulation::ALL {
-            let mut soft = Vec::new();
-            SoftBits::new(modulation).append(Level::detect(), 10.0, (&re, &im), &mut soft);
-            assert_eq!(soft.len(), 512 * modulation.bits());
-            for k in (0..512).filter(|k| im[*k].is_finite()) {
-                let z = Complex64::new(f64::from(re[k]), f64::from(im[k]));
-                let symbol = nearest(modulation, z);
-                for bit in 0..modulation.bits() {
-                    let value = soft[k * modulation.bits() + bit];
-                    let decided = symbol >> bit & 1 == 1;
-                    assert!(
-                        value == 0.0 || (value < 0.0) == decided,
-                        "{modulation} {z} {bit}"
-                    );
+        for level in Level::available() {
+            for modulation in Modulation::ALL {
+                let soft_bits = SoftBits::new(modulation);
+                for es_n0 in [10.0f32, 0.3] {
+                    // Behind what is there already.
+                    let mut soft = vec![7.0];
+                    soft_bits.append(level, es_n0, (&re, &im), &mut soft);
+                    assert_eq!(soft.len(), 1 + 512 * modulation.bits());
+                    assert_eq!(soft.remove(0), 7.0);
+                    assert!(soft.iter().all(|value| value.is_finite()));
+                    for k in (0..512).filter(|k| im[*k].is_finite()) {
+                        let z = Complex64::new(f64::from(re[k]), f64::from(im[k]));
+                        for bit in 0..modulation.bits() {
+                            let found = f64::from(soft[k * modulation.bits() + bit]);
+                            let wanted = f64::from(es_n0) * ratio(modulation, z, bit);
+                            // Squares of up to 4 in single precision.
+                            assert!(
+                                (found - wanted).abs() < 1e-5 * f64::from(es_n0),
+                                "{level}, {modulation}, Es/N0 {es_n0}, {z}, bit {bit}: \
+                                 {found}, not {wanted}"
+                            );
+                        }
+                    }
                 }
             }
-            assert!(soft.iter().all(|value| value.is_finite()));
         }
     }
 }
