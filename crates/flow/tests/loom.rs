@@ -57,6 +57,9 @@ mod sync {
     }
 }
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use loom::thread;
 use marked::marked;
 use paced::paced;
@@ -210,9 +213,13 @@ fn marked_slots_in_place_are_nobodys_before_they_are_committed() {
 }
 
 /// Whatever the producer does meanwhile: a block that is given is the one whose turn it is, whole.
+/// Each is given in some interleavings.
 #[test]
 fn a_queue_without_a_handshake_gives_whole_blocks_or_tells_of_a_slip() {
-    loom::model(|| {
+    // Those of the standard library: they count through all interleavings.
+    let given: Arc<[AtomicUsize; 3]> = Arc::default();
+    let counts = given.clone();
+    loom::model(move || {
         let (mut producer, mut consumer) = paced(2, 2, None).unwrap();
         let writer = thread::spawn(move || {
             // The second one is written over the block that is there at first.
@@ -226,9 +233,12 @@ fn a_queue_without_a_handshake_gives_whole_blocks_or_tells_of_a_slip() {
                 break;
             }
             assert_eq!(block, [wanted; 2]);
+            counts[wanted as usize].fetch_add(1, Ordering::Relaxed);
         }
         writer.join().unwrap();
     });
+    let given = given.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert!(given.iter().all(|&count| count > 0), "{given:?}");
 }
 
 /// What threads of so many steps of two ticks saw, and what a change at a tick, or soon, was told.
