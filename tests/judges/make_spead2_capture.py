@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Make an F-engine output capture with spead2's own sender, as another engine would send it.
 
-usage: make_spead2_capture.py CAPTURE
+usage: make_spead2_capture.py CAPTURE ARRAY
 
 Writes CAPTURE (pcap) and prints the expectation for check_spead2.py as JSON. Heaps are sent through the loopback
 interface to one socket per substream; the datagrams received there are written with the multicast addresses
-that the expectation names.
+that the expectation names. ARRAY (npy) has all that was sent, as int8: (batch, channel, spectrum, pol, part).
 """
 
 import ipaddress
@@ -37,7 +37,7 @@ def frame(substream, payload):
     return mac + b"\x02\0\0\0\0\x01" + b"\x08\x00" + ip + udp + payload
 
 
-def main(path):
+def main(path, array):
     sockets = []
     for _ in range(SUBSTREAMS):
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -66,6 +66,7 @@ def main(path):
         stream.send_heap(group.get_heap(descriptors="all", data="none"), substream_index=substream)
         collect(substream, 1)
     rng = np.random.default_rng(1)
+    sent = np.zeros((BATCHES, CHANNELS, SPECTRA, 2, 2), np.int8)
     for batch in range(BATCHES):
         for substream in range(SUBSTREAMS):
             group["timestamp"].value = FIRST + batch * 2 * CHANNELS * SPECTRA
@@ -73,6 +74,7 @@ def main(path):
             group["frequency"].value = substream * PER
             raw = rng.normal(0, 20, (PER, SPECTRA, 2, 2)).clip(-127, 127).round()
             group["feng_raw"].value = raw.astype(np.int8)
+            sent[batch, substream * PER : (substream + 1) * PER] = raw
             heap = group.get_heap(descriptors="none", data="all")
             heap.repeat_pointers = True
             stream.send_heap(heap, substream_index=substream)
@@ -85,6 +87,7 @@ def main(path):
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
         for data in datagrams:
             file.write(struct.pack("<IIII", 0, 0, len(data), len(data)) + data)
+    np.save(array, sent)
     expectation = {
         "dst": [f"{BASE + i}:7148" for i in range(SUBSTREAMS)],
         "channels": CHANNELS,
@@ -99,6 +102,6 @@ def main(path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -3,6 +3,8 @@
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that and
 //! says through `KAROO_PYTHON` where it is.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::support::python::python;
@@ -83,13 +85,39 @@ fn spead2_reassembles_narrowband_heaps_of_both_widths() {
     }
 }
 
+fn array(path: &Path) -> (Vec<u64>, Vec<i8>) {
+    let bytes = std::fs::read(path).unwrap();
+    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
+    (npy.shape().to_vec(), npy.into_vec().unwrap())
+}
+
 #[test]
 fn the_sink_reads_what_spead2_sends() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = folder.path().join("spead2.pcap");
-    let capture = capture.to_str().unwrap();
-    let sent = python("make_spead2_capture.py", &[capture]);
-    let read: Value = serde_json::from_str(&karoo_ok(["sink", "--json", capture])).expect("JSON");
+    let path = |name: &str| folder.path().join(name);
+    let text = |name: &str| path(name).to_str().unwrap().to_owned();
+    let (capture, values, spectra) = (text("spead2.pcap"), text("sent.npy"), text("spectra"));
+    let sent = python("make_spead2_capture.py", &[&capture, &values]);
+    let read = karoo_ok(["sink", "--json", "--output-dir", &spectra, &capture]);
+    let read: Value = serde_json::from_str(&read).expect("JSON");
+    assert_eq!(read["streams"].as_array().map(Vec::len), Some(1), "{read}");
     let stream = &read["streams"][0];
-    assert_eq!(stream["batches"], sent["batches"], "{read}");
+    for (found, wanted) in [
+        ("destinations", "dst"),
+        ("channels", "channels"),
+        ("spectra_per_heap", "spectra_per_heap"),
+        ("feng_id", "feng_id"),
+        ("array_size", "array_size"),
+        ("batches", "batches"),
+        ("first_timestamp", "first_timestamp"),
+        ("last_timestamp", "last_timestamp"),
+    ] {
+        assert!(!sent[wanted].is_null(), "{wanted}: {sent}");
+        assert_eq!(stream[found], sent[wanted], "{found}: {read}");
+    }
+    let (shape, found) = array(&path("spectra").join("stream0.npy"));
+    let (sent_shape, sent) = array(Path::new(&values));
+    assert_eq!(shape, sent_shape);
+    assert!(found == sent, "other values than those that were sent");
+    assert!(sent.iter().any(|&value| value != 0));
 }
