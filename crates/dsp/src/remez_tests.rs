@@ -55,6 +55,35 @@ proptest! {
             prop_assert!(filter.iter().all(|h| h.is_finite()));
         }
     }
+
+    /// A band between two others, with room for the response to change and taps enough to do so.
+    #[test]
+    fn bands_in_order_have_a_filter(
+        taps in 8usize..48,
+        edges in (0.05f64..0.12, 0.05f64..0.1, 0.05f64..0.12, 0.05f64..0.1),
+        inner in any::<bool>(),
+        log_weight in -1.0f64..1.0
+    ) {
+        let (first, (low, high)) = (edges.0, (edges.0 + edges.1, edges.0 + edges.1 + edges.2));
+        let (inside, outside) = (f64::from(u8::from(inner)), f64::from(u8::from(!inner)));
+        let bands = [
+            band(0.0, first, outside, 1.0),
+            band(low, high, inside, 10f64.powf(log_weight)),
+            band(high + edges.3, 0.5, outside, 1.0),
+        ];
+        let filter = remez(taps, &bands);
+        prop_assert!(filter.is_ok(), "{:?} of {:?}", filter, bands);
+        let filter = filter.unwrap_or_default();
+        prop_assert_eq!(filter.len(), taps);
+        // No filter at all errs by what is wanted: the best errs by no more.
+        let most = bands.iter().map(|band| band.weight * band.desired).fold(0.0, f64::max);
+        for band in &bands {
+            for f in [band.low, band.high] {
+                let error = band.weight * (amplitude(&filter, f) - band.desired).abs();
+                prop_assert!(error <= 1.001 * most, "{} at {} of {:?}", error, f, bands);
+            }
+        }
+    }
 }
 
 #[test]
