@@ -75,7 +75,8 @@ pub fn look(asked: &Asked, how: Look) -> io::Result<Evidence> {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             evidence.blind = Some(Blind::NoRights);
             let listeners = Listener::all(&asked.endpoints, &interfaces, how, PATIENCE)?;
-            listen(&listeners, how.time, &mut evidence)?;
+            let sight = Sight::of(&asked.endpoints);
+            listen(&listeners, sight, how.time, &mut evidence)?;
         }
         Err(error) => return Err(error),
         Ok(taps) => {
@@ -95,7 +96,8 @@ pub fn look(asked: &Asked, how: Look) -> io::Result<Evidence> {
                     let _ = memberships.join(&asked.endpoints, interface);
                 }
             }
-            watch(&taps, how.time, &mut evidence)?;
+            let sight = Sight::of(&asked.endpoints);
+            watch(&taps, sight, how.time, &mut evidence)?;
             evidence.heard = ears.iter_mut().flat_map(Ear::queriers).collect();
         }
     }
@@ -121,8 +123,12 @@ fn taps(interfaces: &[&Interface], how: Look) -> io::Result<Vec<PacketTap>> {
 }
 
 /// Takes datagrams in for a while.
-fn listen(listeners: &[Listener], time: Duration, evidence: &mut Evidence) -> io::Result<()> {
-    let mut sight = Sight::default();
+fn listen(
+    listeners: &[Listener],
+    mut sight: Sight,
+    time: Duration,
+    evidence: &mut Evidence,
+) -> io::Result<()> {
     let mut room = vec![0; FRAME];
     let begun = Instant::now();
     evidence.looked.0 = unix_now();
@@ -144,8 +150,13 @@ fn listen(listeners: &[Listener], time: Duration, evidence: &mut Evidence) -> io
 }
 
 /// Takes frames in for a while.
-fn watch(taps: &[PacketTap], time: Duration, evidence: &mut Evidence) -> io::Result<()> {
-    let (mut sight, mut names) = (Sight::default(), BTreeMap::new());
+fn watch(
+    taps: &[PacketTap],
+    mut sight: Sight,
+    time: Duration,
+    evidence: &mut Evidence,
+) -> io::Result<()> {
+    let mut names = BTreeMap::new();
     let mut frame = vec![0; FRAME];
     let begun = Instant::now();
     evidence.looked.0 = unix_now();

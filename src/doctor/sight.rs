@@ -1,8 +1,8 @@
 //! Sorts frames: what is in them, from where, to where.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use spead::{DigitiserHeap, Packet, SpectraRepr};
 
@@ -25,9 +25,20 @@ pub(super) const PROBED: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 254);
 pub struct Sight {
     wire: Wire,
     flows: BTreeMap<FlowKey, usize>,
+    /// Digitisers' destinations. Of heaps to others the number is enough: timestamps of all that a
+    /// busy interface sees would fill the memory.
+    expected: BTreeSet<SocketAddrV4>,
 }
 
 impl Sight {
+    /// None yet, of an engine whose heaps should come to `expected`.
+    pub fn of(expected: &[SocketAddrV4]) -> Self {
+        Self {
+            expected: expected.iter().copied().collect(),
+            ..Self::default()
+        }
+    }
+
     /// Takes in a frame that came to `interface` at a UNIX time, its tag taken off by the kernel.
     pub fn note(&mut self, interface: &str, vlan: Option<u16>, frame: &[u8], unix: f64) {
         self.wire.frames += 1;
@@ -59,7 +70,9 @@ impl Sight {
                 self.wire.flows.len() - 1
             }
         };
-        sort(&mut self.wire.flows[index], datagram.payload(), unix);
+        let is_expected = self.expected.contains(&datagram.dst());
+        let flow = &mut self.wire.flows[index];
+        sort(flow, datagram.payload(), unix, is_expected);
     }
 
     fn note_fragment(&mut self, interface: &str, frame: &[u8]) {
@@ -109,7 +122,7 @@ fn addresses(frame: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
 }
 
 /// Finds out what a datagram is.
-fn sort(flow: &mut Flow, payload: &[u8], unix: f64) {
+fn sort(flow: &mut Flow, payload: &[u8], unix: f64, is_expected: bool) {
     flow.datagrams += 1;
     let packet = match Packet::new_checked(payload) {
         Ok(packet) => packet,
@@ -125,7 +138,11 @@ fn sort(flow: &mut Flow, payload: &[u8], unix: f64) {
     match DigitiserHeap::new_checked(payload) {
         Ok(heap) => match heap.timestamp() {
             Some(timestamp) if heap.heap_length() > 0 => {
-                flow.pols[heap.pol()].note(timestamp, heap.heap_length(), unix);
+                let pol = &mut flow.pols[heap.pol()];
+                match is_expected {
+                    true => pol.note(timestamp, heap.heap_length(), unix),
+                    false => pol.count += 1,
+                }
             }
             _ => flow.metadata += 1,
         },
@@ -135,8 +152,6 @@ fn sort(flow: &mut Flow, payload: &[u8], unix: f64) {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddrV4;
-
     use spead::digitiser::PREAMBLE_LEN;
     use spead::stop::STOP_LEN;
     use spead::{DigitiserRepr, StopRepr};
@@ -172,7 +187,7 @@ mod tests {
 
     #[test]
     fn frames_are_sorted_by_what_is_in_them() {
-        let mut sight = Sight::default();
+        let mut sight = Sight::of(&["239.1.0.1:7148".parse().unwrap()]);
         let mut note = |dst: &str, payload: &[u8], unix: f64| {
             sight.note("k0", None, &frame(dst, payload), unix);
         };
@@ -223,6 +238,25 @@ mod tests {
         }
         let queries = sight.into_wire().queries;
         assert_eq!(queries, [(("k0".to_owned(), from(4).1), 2)].into());
+    }
+
+    /// As those of all antennas on a busy interface.
+    #[test]
+    fn heaps_that_are_sent_to_others_are_counted_alone() {
+        let mut sight = Sight::of(&["239.1.0.1:7148".parse().unwrap()]);
+        for timestamp in 1..100 {
+            let heap = heap(4096 * timestamp, 1, 5120);
+            for dst in ["239.1.0.1:7148", "239.1.0.1:7149", "239.1.0.2:7148"] {
+                sight.note("k0", None, &frame(dst, &heap), timestamp as f64);
+            }
+        }
+        let wire = sight.into_wire();
+        let kept = wire.flows.iter().map(|flow| {
+            let pol = &flow.pols[1];
+            (pol.count, pol.timestamps.len(), pol.sizes.len())
+        });
+        let kept: Vec<_> = kept.collect();
+        assert_eq!(kept, [(99, 99, 1), (99, 0, 0), (99, 0, 0)]);
     }
 
     #[test]
