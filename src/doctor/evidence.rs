@@ -1,7 +1,7 @@
 //! What was seen: of the wire, of interfaces, of the kernel.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::finding::Ailment;
@@ -164,7 +164,8 @@ impl Flow {
     }
 }
 
-/// Digitiser heaps of one polarisation in one flow.
+/// Digitiser heaps of one polarisation in one flow. Of those that are not sent to SRC there is no
+/// more than their number.
 #[derive(Clone, Debug, Default)]
 pub struct PolHeaps {
     /// All of them.
@@ -177,10 +178,14 @@ pub struct PolHeaps {
     pub repeats: u64,
     /// Timestamp and UNIX time of arrival of the first and of the last.
     pub span: Option<[(u64, f64); 2]>,
+    /// The same of the last `LATEST`: the last of all may be a stray.
+    pub latest: VecDeque<(u64, f64)>,
 }
 
 /// Timestamps that are kept of a flow and polarisation.
 pub const TIMESTAMPS: usize = 1 << 14;
+/// Last heaps that are kept of a flow and polarisation.
+pub const LATEST: usize = 8;
 
 impl PolHeaps {
     /// Takes in one.
@@ -197,5 +202,9 @@ impl PolHeaps {
             Some([_, last]) => *last = (timestamp, unix),
             None => self.span = Some([(timestamp, unix); 2]),
         }
+        if self.latest.len() == LATEST {
+            self.latest.pop_front();
+        }
+        self.latest.push_back((timestamp, unix));
     }
 }

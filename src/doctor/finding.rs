@@ -89,6 +89,8 @@ ailments! {
     MissingHeaps => "missing-heaps",
     /// Heaps come twice.
     Duplicates => "duplicates",
+    /// Some heaps have timestamps that do not go with those of the others.
+    StrayTimestamps => "stray-timestamps",
     /// Heaps come with a VLAN tag.
     VlanTag => "vlan-tag",
     /// An output is sent to groups that the engine receives from.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dsp::SampleBits;
 
 use super::Case;
-use super::input::{Input, Pol};
+use super::input::{FEW, Input, Pol};
 use super::silence::{Total, fragments};
 use super::time::{rate, stopped, sync_time};
 use crate::doctor::evidence::Flow;
@@ -13,12 +13,9 @@ use crate::doctor::finding::{Ailment, Finding};
 use crate::losses::{grouped, options_for, per_second, percent};
 use crate::recv::DropCause;
 
-/// Share of heaps beyond which they are missing, or come twice.
-const FEW: f64 = 0.005;
-
 pub fn find(case: Case<'_>) -> Vec<Finding> {
     let ours: Vec<_> = case.ours().collect();
-    let input = Input::of(&ours);
+    let input = Input::of(&ours, &case.asked.recv);
     let mut found = Vec::new();
     found.extend(fragments(case));
     let size = size(case, &input);
@@ -36,6 +33,7 @@ pub fn find(case: Case<'_>) -> Vec<Finding> {
         found.extend(missing(case, &input));
     }
     found.extend(duplicates(case, &input));
+    found.extend(strays(case, &input));
     found.extend(vlan(case, &ours));
     found
 }
@@ -98,22 +96,27 @@ fn size(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
 }
 
 fn unaligned(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
-    let recv = &case.asked.recv;
-    let samples = recv.packet_samples as u64;
-    let odd = |pol: &Pol| {
-        let odd = pol.timestamps.keys().find(|t| !t.is_multiple_of(samples));
-        odd.copied()
-    };
-    let such = input.pols.iter().find_map(odd)?;
-    if recv.mask_timestamp {
-        return None;
-    }
-    let step = input.most().step();
-    let mut evidence = vec![format!(
-        "a timestamp is {such}, {} more than a multiple",
-        such % samples
-    )];
-    let way_out = match step {
+    let samples = case.asked.recv.packet_samples as u64;
+    let pol = input.pols.iter().find(|pol| pol.is_unaligned)?;
+    let such = pol.unaligned.first()?;
+    let (count, all) = (pol.unaligned.len(), pol.timestamps.len());
+    let mut evidence = vec![
+        format!(
+            "a timestamp is {such}, {} more than a multiple",
+            such % samples
+        ),
+        format!(
+            "so are those of {} of {} heaps",
+            grouped(count as u64),
+            grouped(all as u64)
+        ),
+    ];
+    let way_out = match input.most().step() {
+        _ if 4 * count < all => {
+            "do two digitisers send the same polarisation? else look at cables and at the counters of switches: heaps \
+             may be damaged on their way"
+                .to_owned()
+        }
         Some(step) if step.is_multiple_of(samples) => {
             evidence.push(format!(
                 "they are {step} samples apart, so that all are off by as much"
@@ -200,10 +203,9 @@ fn missing(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
         return None;
     }
     let lack = |pol: &Pol| {
-        let mut timestamps = pol.timestamps.keys();
-        let (first, last) = (timestamps.next()?, timestamps.next_back()?);
-        let all = (last - first) / samples + 1;
-        let missing = all.saturating_sub(pol.timestamps.len() as u64);
+        let timestamps = pol.inner();
+        let all = (timestamps.last()? - timestamps.first()?) / samples + 1;
+        let missing = all.saturating_sub(timestamps.len() as u64);
         // At the ends of the look heaps of some groups may be ahead of others.
         (missing >= 3 && missing as f64 > FEW * all as f64).then_some((missing, all))
     };
@@ -295,6 +297,51 @@ fn duplicates(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
         ],
         way_out,
     ))
+}
+
+/// Heaps by whose timestamps nothing else is judged.
+fn strays(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
+    let samples = case.asked.recv.packet_samples;
+    let mut evidence = Vec::new();
+    for (number, pol) in input.pols.iter().enumerate() {
+        let unaligned = match pol.is_unaligned {
+            true => &[][..],
+            false => &pol.unaligned[..],
+        };
+        let all = pol.timestamps.len() + pol.far.len() + unaligned.len();
+        let is_multiple = format!("is no multiple of {samples}");
+        let kinds = [
+            (&pol.far[..], "is more than a second away from others"),
+            (unaligned, is_multiple.as_str()),
+        ];
+        for (timestamps, what) in kinds {
+            let Some(first) = timestamps.first() else {
+                continue;
+            };
+            let senders = input.ours.iter().filter(|flow| {
+                let sent = &flow.pols[number].timestamps;
+                timestamps
+                    .iter()
+                    .any(|timestamp| sent.contains_key(timestamp))
+            });
+            let senders: Vec<_> = senders.copied().collect();
+            evidence.push(format!(
+                "the timestamp {what} in {} of {} heaps of polarisation {number}: {first}, from {}",
+                grouped(timestamps.len() as u64),
+                grouped(all as u64),
+                Total::of(&senders).senders
+            ));
+        }
+    }
+    (!evidence.is_empty()).then(|| {
+        Finding::new(
+            Ailment::StrayTimestamps,
+            "some heaps have timestamps that do not go with those of the others",
+            evidence,
+            "does another digitiser send the same polarisation, or did one begin anew? else look at cables and at the \
+             counters of switches: heaps may be damaged on their way",
+        )
+    })
 }
 
 fn vlan(case: Case<'_>, ours: &[&Flow]) -> Option<Finding> {

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use ground::Timestamp;
+
 use super::Case;
 use super::input::{ENOUGH, Input};
 use crate::doctor::finding::{Ailment, Finding};
 use crate::losses::{grouped, span};
 
 /// Range of timestamps on the wire.
-const RANGE: i128 = 1 << 48;
+const RANGE: i128 = Timestamp::WIRE_RANGE as i128;
 /// Seconds by which heaps may be early or late, for their time to be the host's.
 const TIME_OFF: f64 = 0.5;
 /// Seconds by which bunches of heaps may be uneven.
@@ -65,7 +67,7 @@ fn significant(rate: f64) -> String {
 }
 
 /// From one timestamp to another, the shorter way round.
-fn wrapped(to: u64, from: u64) -> i128 {
+pub fn wrapped(to: u64, from: u64) -> i128 {
     let apart = (i128::from(to) - i128::from(from)).rem_euclid(RANGE);
     if apart >= RANGE / 2 {
         apart - RANGE
@@ -94,7 +96,10 @@ pub fn sync_time(case: Case<'_>, input: &Input<'_>) -> Option<Finding> {
             span(apart)
         ),
         [
-            format!("the heap of timestamp {timestamp} came at UNIX time {unix:.3}"),
+            format!(
+                "the heap of timestamp {} came at UNIX time {unix:.3}",
+                timestamp % Timestamp::WIRE_RANGE
+            ),
             format!("--sync-time is {sync_time}, --adc-sample-rate {rate}"),
         ],
         format!(
