@@ -52,6 +52,19 @@ pub enum QualifyError {
     /// A signal came.
     #[error("interrupted")]
     Interrupted,
+    /// The pass band has fewer channels than a measurement takes.
+    #[error(
+        "{output}: {channels} channels of the pass band can be measured, and this takes at least {needed}; give more \
+         channels or a larger pass_bandwidth"
+    )]
+    FewChannels {
+        /// The option and its value.
+        output: String,
+        /// Channels that can be measured.
+        channels: usize,
+        /// Channels that it takes.
+        needed: usize,
+    },
     /// What came is not what was asked for.
     #[error("{0}")]
     Unexpected(String),

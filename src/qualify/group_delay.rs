@@ -48,6 +48,7 @@ fn measured(chain: &Chain, subject: &Subject, apart: f64) -> Result<(f64, f64), 
     let first = subject.channels() / 2 + 1 - reach * APART;
     let places: Vec<usize> = (0..tones).map(|i| first + i * APART).collect();
     let places: Vec<usize> = places.into_iter().filter(|p| band.contains(p)).collect();
+    subject.check_channels(&places, 1)?;
 
     let mut case = Case::new(subject, String::new(), SPECTRA);
     // Frequencies are multiples of this, so that all phases are 0 at each period.

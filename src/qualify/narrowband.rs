@@ -16,6 +16,8 @@ const SPECTRA: u64 = 96;
 /// How flat the pass band is, and what is folded onto it.
 pub(super) fn filter(chain: &Chain, subject: &Subject) -> Measured {
     let places = places(subject);
+    // One alone is as flat as any, and leaves none to fold onto.
+    subject.check_channels(&places, 2)?;
     let count = places.len();
     let amplitude = 0.9 / count as f64;
     let tone = |frequency: f64| format!("cw({amplitude}, {frequency})");
@@ -170,7 +172,9 @@ fn frequency_of(spectra: &Spectra, channel: usize, time: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use ground::SampleClock;
+    use std::path::Path;
+
+    use ground::{SampleClock, StopFlag};
 
     use super::*;
 
@@ -206,6 +210,22 @@ mod tests {
         // Seven whole bands on either side, and half a band at either edge.
         let (_, folded) = of("centre_frequency=428M,decimation=16,pass_bandwidth=32M");
         assert_eq!(folded.len(), 16, "{folded:?}");
+    }
+
+    /// The program is not even run.
+    #[test]
+    fn a_pass_band_of_one_channel_has_no_ripple() {
+        let (subject, _) = of("centre_frequency=284M,decimation=8,pass_bandwidth=100k");
+        let none = Path::new("/nowhere/karoo");
+        let chain = Chain::new(none, none, Vec::new(), StopFlag::default()).unwrap();
+        for measure in [filter, super::super::group_delay::group_delay] {
+            let error = measure(&chain, &subject).unwrap_err().to_string();
+            assert!(
+                error.starts_with("--narrowband name=n")
+                    && error.ends_with("larger pass_bandwidth"),
+                "{error}"
+            );
+        }
     }
 
     /// The whole band has no other beside it.

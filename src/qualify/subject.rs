@@ -5,6 +5,7 @@ use std::ops::Range;
 use dsp::Dither;
 use ground::SampleClock;
 
+use super::chain::QualifyError;
 use crate::config::{ConfigError, NarrowbandOptions, OutputConfig, WidebandOptions};
 
 /// Spectra in a heap, unless the output says otherwise: fewer than the default, for short runs.
@@ -71,6 +72,22 @@ impl Subject {
             .iter()
             .map(|(key, value)| format!("{key}={value}"));
         pairs.collect::<Vec<_>>().join(",")
+    }
+
+    /// An error if these channels are fewer than a measurement takes.
+    pub(super) fn check_channels(
+        &self,
+        channels: &[usize],
+        needed: usize,
+    ) -> Result<(), QualifyError> {
+        if channels.len() >= needed {
+            return Ok(());
+        }
+        Err(QualifyError::FewChannels {
+            output: self.arguments().join(" "),
+            channels: channels.len(),
+            needed,
+        })
     }
 
     /// The name of the stream.
