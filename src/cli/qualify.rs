@@ -14,7 +14,7 @@ use katcp::reading::unix_now;
 use super::{Failure, Files, colour, examples, make_folder};
 use crate::assembly::{BackendKind, stop_on_signal};
 use crate::config::units::hertz;
-use crate::config::{ConfigError, heading, with_output_keys};
+use crate::config::{ConfigError, check_rate, heading, with_output_keys};
 use crate::qualify::{Chain, LIVE_RULES, LiveRule, RULES, Rule, Subject, outputs};
 use crate::report::html::REPORT_FILES;
 use crate::report::qualification::{
@@ -74,6 +74,7 @@ pub struct QualifyArgs {
 impl QualifyArgs {
     fn subjects(&self) -> Result<Vec<Subject>, Failure> {
         let rate = self.adc_sample_rate;
+        check_rate(rate).map_err(Failure::usage)?;
         let clock = SampleClock {
             adc_sample_rate: rate,
             sync_time: 0.0,
@@ -328,4 +329,34 @@ fn print_page(folder: &Path) {
         "no report.pdf: it takes chromium; or print {} from a browser",
         page.display()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn rates_that_no_digitiser_has_are_refused_before_anything_runs() {
+        let subjects = |rate: &str| {
+            let line = [
+                "qualify",
+                "--wideband=name=w,channels=64,dst=239.1.1.1",
+                rate,
+            ];
+            let command = QualifyArgs::augment_args(Command::new("qualify"));
+            let matches = command.try_get_matches_from(line).expect("a command line");
+            QualifyArgs::from_arg_matches(&matches).unwrap().subjects()
+        };
+        for rate in ["0", "-1", "inf", "nan"] {
+            let error = subjects(&format!("--adc-sample-rate={rate}")).expect_err(rate);
+            assert!(matches!(error, Failure::Usage(_)), "{error}");
+            assert!(
+                error.to_string().starts_with("--adc-sample-rate"),
+                "{error}"
+            );
+        }
+        assert_eq!(subjects("--adc-sample-rate=1M").unwrap().len(), 1);
+    }
 }
