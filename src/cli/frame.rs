@@ -68,6 +68,18 @@ impl From<ControlEnd> for StopReason {
     }
 }
 
+/// The time of an option that takes a positive number of seconds.
+pub fn positive_seconds(option: &str, seconds: f64) -> Result<Duration, Failure> {
+    let positive = Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|s| !s.is_zero());
+    positive.ok_or_else(|| {
+        Failure::usage(format!(
+            "{option} {seconds} must be a positive number of seconds, such as 10"
+        ))
+    })
+}
+
 /// Binds the sockets of control and of metrics, so that a port in use is known at once.
 pub fn bind(serve: &ServeOptions) -> Result<(ReservedAddress, Sockets), Failure> {
     let katcp = ReservedAddress::bind(katcp_address(serve)?);

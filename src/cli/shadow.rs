@@ -2,10 +2,13 @@
 
 mod live;
 
+use std::time::Duration;
+
 use clap::{ArgMatches, Args, Command};
 
 use live::Shadow;
 
+use super::frame::positive_seconds;
 use super::serve::Sockets;
 use super::{Failure, examples, fgpu, log, with_katgpucbf_syntax};
 use crate::config::units::seconds;
@@ -94,8 +97,18 @@ pub fn command(command: Command) -> Command {
     })
 }
 
+impl ShadowArgs {
+    /// How often to say how it goes, and after what time to end.
+    fn times(&self) -> Result<(Duration, Option<Duration>), Failure> {
+        let interval = positive_seconds("--report-interval", self.report_interval)?;
+        let duration = self.duration.map(|s| positive_seconds("--duration", s));
+        Ok((interval, duration.transpose()?))
+    }
+}
+
 /// Runs the command, of which `matches` is the parsed form; the summary goes to standard output.
 pub fn run(args: &ShadowArgs, matches: &ArgMatches) -> Result<(), Failure> {
+    let (report_interval, duration) = args.times()?;
     let level = log::start(args.engine.log());
     let mut config = fgpu::resolved(&args.engine)?;
     let names = std::mem::take(&mut config.egress.interfaces);
@@ -123,6 +136,8 @@ pub fn run(args: &ShadowArgs, matches: &ArgMatches) -> Result<(), Failure> {
         args,
         launch: settled.launch(&args.engine),
         every,
+        report_interval,
+        duration,
     }
     .run(serving, follower)
 }
@@ -175,4 +190,33 @@ fn listened(
         Ok((interface, port_use))
     };
     names.iter().map(interface).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    /// The first would run for ever, the second fill the log.
+    #[test]
+    fn times_that_are_not_positive_are_refused() {
+        let times = |option: &str| {
+            let line = ["shadow", "localhost:1", option];
+            let command = command(ShadowArgs::augment_args(Command::new("shadow")));
+            let matches = command.try_get_matches_from(line).expect("a command line");
+            ShadowArgs::from_arg_matches(&matches).unwrap().times()
+        };
+        for option in ["--duration=-1", "--duration=0", "--report-interval=0"] {
+            let error = times(option).expect_err(option).to_string();
+            let (name, _) = option.split_once('=').unwrap();
+            assert!(
+                error.starts_with(name) && error.contains("positive"),
+                "{error}"
+            );
+        }
+        let (interval, duration) = times("--duration=2min").unwrap();
+        assert_eq!(interval, Duration::from_secs(10));
+        assert_eq!(duration, Some(Duration::from_secs(120)));
+    }
 }

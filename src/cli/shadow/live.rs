@@ -36,6 +36,10 @@ pub struct Shadow<'a> {
     pub launch: Launch<'a>,
     /// One batch in so many is compared.
     pub every: u64,
+    /// How often to say how it goes.
+    pub report_interval: Duration,
+    /// After what time to end.
+    pub duration: Option<Duration>,
 }
 
 /// What hears the running engine.
@@ -202,14 +206,11 @@ impl Shadow<'_> {
         let lost = Arc::<LossRecord>::default();
         let mut losses = Losses::watch(config, source, engine, placement, lost);
         let begun = Instant::now();
-        let duration = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        let every = duration(self.args.report_interval);
-        let end = self.args.duration.map(duration);
         let mut said = (begun, Vec::new());
         let why = serving.wait(|| {
             let now = Instant::now();
             losses.tend(now);
-            if now.duration_since(said.0) >= every {
+            if now.duration_since(said.0) >= self.report_interval {
                 let streams = comparer.compared().streams;
                 streams
                     .iter()
@@ -220,7 +221,9 @@ impl Shadow<'_> {
             match () {
                 () if engine.is_aborted() => Some(StopReason::Stage),
                 () if !engine.is_running() => Some(StopReason::Input),
-                () if end.is_some_and(|end| begun.elapsed() >= end) => Some(StopReason::Done),
+                () if self.duration.is_some_and(|end| begun.elapsed() >= end) => {
+                    Some(StopReason::Done)
+                }
                 () => None,
             }
         });

@@ -280,21 +280,10 @@ impl LiveArgs {
 
     /// How often to say how it goes, and after what time to end.
     fn times(&self) -> Result<(Duration, Option<Duration>), Failure> {
-        let every = Self::seconds("--report-interval", self.report_interval)?;
-        let duration = self.duration.map(|s| Self::seconds("--duration", s));
+        let every = frame::positive_seconds("--report-interval", self.report_interval)?;
+        let duration = self.duration;
+        let duration = duration.map(|s| frame::positive_seconds("--duration", s));
         Ok((every, duration.transpose()?))
-    }
-
-    /// A positive number of seconds.
-    fn seconds(option: &str, seconds: f64) -> Result<Duration, Failure> {
-        let positive = Duration::try_from_secs_f64(seconds)
-            .ok()
-            .filter(|s| !s.is_zero());
-        positive.ok_or_else(|| {
-            Failure::usage(format!(
-                "{option} {seconds} must be a positive number of seconds, such as 10"
-            ))
-        })
     }
 }
 
