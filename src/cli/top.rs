@@ -215,7 +215,7 @@ fn fetch(address: &str) -> Result<Document, String> {
         .with_config()
         .limit(DOCUMENT)
         .read_to_vec();
-    let text = text.map_err(|error| error.to_string())?;
+    let text = text.map_err(|error| why(&error))?;
     let document: Document =
         serde_json::from_slice(&text).map_err(|error| format!("no document: {error}"))?;
     match document.version {

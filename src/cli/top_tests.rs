@@ -64,6 +64,23 @@ fn an_engine_that_is_not_there_is_told_so() {
     assert_eq!(said(&all[0]), "nothing listens there: is it running?");
 }
 
+/// It says at once that there is a document, and then nothing.
+#[test]
+fn a_document_that_does_not_come_in_time_is_no_answer() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        // Until the other end has had enough.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let told = fetch(&address).unwrap_err();
+    server.join().unwrap();
+    assert_eq!(told, "no answer within 2 s");
+}
+
 /// An engine's KATCP port, and a server that has other pages.
 #[test]
 fn a_port_without_a_live_page_is_told_so() {
