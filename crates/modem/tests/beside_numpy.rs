@@ -1,5 +1,5 @@
-//! Samples and recordings held against Python's numpy and sigmf. `KAROO_PYTHON` names a Python;
-//! where it lacks a package, a test says so and passes.
+//! Samples and recordings held against Python's numpy and sigmf. `KAROO_PYTHON` names a Python
+//! that has them; where it is not set and python3 lacks a package, a test says so and passes.
 
 use std::env;
 use std::path::Path;
@@ -12,13 +12,18 @@ use num_complex::Complex32;
 
 /// A Python that has `package`.
 fn python(package: &str) -> Option<Command> {
-    let python = env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
-    let found = Command::new(&python)
+    let named = env::var("KAROO_PYTHON");
+    let python = named.as_deref().unwrap_or("python3");
+    let found = Command::new(python)
         .args(["-c", &format!("import {package}")])
         .output();
     if found.is_ok_and(|output| output.status.success()) {
         return Some(Command::new(python));
     }
+    assert!(
+        named.is_err(),
+        "{python} lacks the packages of scripts/requirements.txt: run scripts/test"
+    );
     println!("no {package} in {python}");
     None
 }
