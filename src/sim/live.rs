@@ -162,8 +162,8 @@ pub struct SimLcore {
     /// Index after that of the newest heap sent.
     next: u64,
     batch: MbufBatch,
-    /// Of the heap that was put into the batch last.
-    last: Option<SimHeap>,
+    /// Index of the newest heap, while it may be in the batch.
+    newest: Option<u64>,
     idle: Idle,
 }
 
@@ -184,7 +184,7 @@ impl SimLcore {
             before: None,
             next: 0,
             batch: MbufBatch::new(),
-            last: None,
+            newest: None,
             idle: Idle::new(parts.idle),
             parts,
         }
@@ -294,8 +294,8 @@ impl SimLcore {
         };
         self.pace.sent(mbuf.pkt_len() - HEADERS_LEN, tsc());
         let _ = self.batch.push(mbuf);
+        self.newest = newest(self.newest, heap.index, self.next);
         self.next = self.next.max(heap.index + 1);
-        self.last = Some(heap);
         let stats = &self.parts.stats;
         stats.heaps.fetch_add(1, Ordering::Relaxed);
         let bytes = self.parts.config.heap_bytes() as u64;
@@ -307,12 +307,15 @@ impl SimLcore {
     fn flush(&mut self) -> usize {
         let taken = self.parts.queue.tx_burst(&mut self.batch);
         if taken > 0
-            && let Some(heap) = self.last
+            && let Some(index) = self.newest
         {
             let config = &self.parts.config;
-            let end = Timestamp(config.timestamp(heap.index + 1)).unix(config.clock);
+            let end = Timestamp(config.timestamp(index + 1)).unix(config.clock);
             let bits = (unix_now() - end).to_bits();
             self.parts.stats.time_error.store(bits, Ordering::Relaxed);
+        }
+        if self.batch.is_empty() {
+            self.newest = None;
         }
         taken
     }
@@ -326,6 +329,15 @@ impl SimLcore {
         if let Ok(mut faults) = self.parts.stats.faults.try_lock() {
             note(&mut ledger, &mut faults);
         }
+    }
+}
+
+/// Index of the newest heap of a batch, of which another one is `index`, and `next` the first that
+/// has not been sent: a heap that faults hold back says nothing of the clock.
+fn newest(before: Option<u64>, index: u64, next: u64) -> Option<u64> {
+    match index + 1 >= next {
+        true => Some(index),
+        false => before,
     }
 }
 
@@ -402,6 +414,15 @@ pub(crate) mod tests {
         assert!(Arc::ptr_eq(&windows, &other));
         assert!(before.is_some_and(|before| Arc::ptr_eq(&before, &old)));
         assert_eq!(taken.try_recv().unwrap().0, Timestamp(8192));
+    }
+
+    #[test]
+    fn heaps_that_are_late_on_purpose_say_nothing_of_the_clock() {
+        // Both polarisations of a heap, then one that was held back.
+        assert_eq!(newest(None, 7, 7), Some(7));
+        assert_eq!(newest(Some(7), 7, 8), Some(7));
+        assert_eq!(newest(Some(7), 3, 8), Some(7));
+        assert_eq!(newest(None, 3, 8), None);
     }
 
     /// The next multiple of the longest period, and how long it is until then.
