@@ -367,9 +367,17 @@ pub fn run(args: &DsimArgs) -> Result<(), Failure> {
     }
 }
 
+/// The files that a capture and its truth are written to. The capture has another name until it is
+/// whole, and takes the place of what has its own then.
+fn files(truth: Option<&Path>, output: &Path) -> Files {
+    let part = CaptureWriter::part_of(output);
+    let files = Files::default().writes("--truth", truth);
+    let files = files.writes("--output", Some(output));
+    files.writes("--output, until it is whole", part.as_deref())
+}
+
 fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
-    let files = Files::default().writes("--truth", args.truth.as_deref());
-    files.writes("--output", Some(path)).check()?;
+    files(args.truth.as_deref(), path).check()?;
     let to = To::Capture;
     let config = args.config(to)?;
     args.tell_doubts(&config);
@@ -461,4 +469,24 @@ fn write_heaps(
     }
     capture.finish().map_err(Failure::data)?;
     Ok(frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else the truth would be renamed over the capture.
+    #[test]
+    fn the_truth_is_not_written_to_the_unfinished_capture() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let check = |truth: &str| files(Some(&at(truth)), &at("a.pcap")).check();
+        assert!(check("a.json").is_ok() && check("b.pcap.part").is_ok());
+        for truth in ["a.pcap", "a.pcap.part"] {
+            assert!(check(truth).is_err(), "{truth}");
+        }
+        // Also if one is there.
+        fs::write(at("a.pcap.part"), "").unwrap();
+        assert!(check("a.pcap.part").is_err());
+    }
 }
