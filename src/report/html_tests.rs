@@ -234,7 +234,7 @@ fn levels(report: &RunReport, clipped: f64) -> OutputLevels {
     let pol = PolLevels {
         rms: 10.0,
         best_rms: 10.0,
-        gain_factor: 1.0,
+        gain_factor: Some(1.0),
         zeros: 0.0,
         clipped,
         efficiency: 1.0,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use dsp::level;
 use dsp::power::dbfs_words;
 use ground::N_POL;
+use num_complex::Complex64;
 use quick_xml::escape::escape;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,6 +21,11 @@ const CHANNELS: usize = 256;
 const BARS: usize = 128;
 /// Flagged channels that the page lists.
 const LISTED: usize = 24;
+
+/// A polarisation with less than this share of the other's power has none: what is left is what the
+/// rounding of single precision leaks from there, −144 dB at most as far as was seen. The
+/// quantisation of a digitiser of 16 bits is 98 dB below a sine of full scale.
+const LEAKED: f64 = 1e-12;
 
 /// Levels of one output.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -44,8 +50,7 @@ pub struct PolLevels {
     /// The rms that would be good for noise.
     pub best_rms: f64,
     /// What gains would have to be multiplied with for that; none does without power.
-    #[schemars(with = "Option<f64>")]
-    pub gain_factor: f64,
+    pub gain_factor: Option<f64>,
     /// Share of the parts sent that are zero.
     pub zeros: f64,
     /// Share of complex samples that were clamped.
@@ -102,6 +107,8 @@ impl OutputLevels {
     ) -> Self {
         let (bits, dither) = (output.sample_bits, output.dither);
         let best_rms = level::best_rms(bits, dither);
+        let power = [0, 1].map(|pol| statistics.mean_power(pol));
+        let has_power = |pol: usize| power[pol] > LEAKED * power[1 - pol];
         let pol = |pol: usize| {
             let rms = statistics.rms(pol);
             let mut levels: Vec<f64> = statistics.powers(pol).map(|p| (0.5 * p).sqrt()).collect();
@@ -112,10 +119,11 @@ impl OutputLevels {
                 level::quantised_noise(rms, bits, dither).efficiency
             });
             let flags = statistics.kurtosis_flags(pol, output);
+            let flags = flags.filter(|_| has_power(pol));
             PolLevels {
                 rms,
                 best_rms,
-                gain_factor: best_rms / rms,
+                gain_factor: has_power(pol).then_some(best_rms / rms),
                 zeros: spectra.zero_share(pol),
                 clipped: statistics.clipped_share(pol),
                 efficiency: efficiency.sum::<f64>() / some as f64,
@@ -126,7 +134,10 @@ impl OutputLevels {
                 }),
             }
         };
-        let correlation = statistics.correlation();
+        let correlation = match has_power(0) && has_power(1) {
+            true => statistics.correlation(),
+            false => Complex64::default(),
+        };
         Self {
             name: output.name.clone(),
             spectra: statistics.spectra,
@@ -136,17 +147,26 @@ impl OutputLevels {
         }
     }
 
-    /// One line on what to do, if anything.
-    pub fn advice(&self) -> Option<String> {
-        let far = |pol: &PolLevels| !(0.5..=2.0).contains(&pol.gain_factor);
-        let pol = self.pols.iter().find(|pol| far(pol))?;
-        Some(match pol.gain_factor.is_finite() {
-            false => format!("{} has no power.", self.name),
-            true => format!(
-                "{}: {:.2} counts rms, where {:.1} are good: gains should be {:.3} times what they are.",
-                self.name, pol.rms, pol.best_rms, pol.gain_factor
-            ),
-        })
+    /// A sentence on each polarisation of which something is to be done.
+    pub fn advice(&self) -> Vec<String> {
+        let of = |(number, pol): (usize, &PolLevels)| {
+            let name = format!("{}, polarisation {number}", self.name);
+            match pol.gain_factor {
+                None => Some(format!("{name}, has no power.")),
+                Some(factor) if (0.5..=2.0).contains(&factor) => None,
+                Some(factor) => Some(format!(
+                    "{name}: {:.2} counts rms, where {:.1} are good: gains should be {factor:.3} \
+                     times what they are.",
+                    pol.rms, pol.best_rms
+                )),
+            }
+        };
+        self.pols.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// Whether both polarisations have power.
+    fn has_power(&self) -> bool {
+        self.pols.iter().all(|pol| pol.gain_factor.is_some())
     }
 }
 
@@ -186,15 +206,16 @@ fn table(out: &mut String, outputs: &[OutputLevels]) {
         for (pol, levels) in of.pols.iter().enumerate() {
             let flags = levels.flags.as_ref();
             let flags = flags.map_or("–".to_owned(), |flags| percent(flags.share));
+            let gain = levels.gain_factor;
+            let gain = gain.map_or("–".to_owned(), |gain| format!("{gain:.3}"));
             let _ = write!(
                 out,
                 "<tr><td>{}</td><td>{pol}</td><td class=\"num\">{:.2}</td><td class=\"num\">{:.1}</td>\
-                 <td class=\"num\">{:.3}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
+                 <td class=\"num\">{gain}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
                  <td class=\"num\">{:.4}</td><td class=\"num\">{flags}</td></tr>",
                 escape(&of.name),
                 levels.rms,
                 levels.best_rms,
-                levels.gain_factor,
                 percent(levels.zeros),
                 percent(levels.clipped),
                 levels.efficiency,
@@ -210,16 +231,18 @@ fn table(out: &mut String, outputs: &[OutputLevels]) {
 
 /// What to do, how the polarisations are to each other, and which channels are not noise.
 fn notes(out: &mut String, of: &OutputLevels) {
-    if let Some(advice) = of.advice() {
+    for advice in of.advice() {
         let _ = write!(out, "<p><strong>{}</strong></p>", escape(&advice));
     }
-    let _ = write!(
-        out,
-        "<p>Polarisations of {}: {:.1} % correlated; polarisation 0 is {:+.1}° ahead.</p>",
-        escape(&of.name),
-        100.0 * of.correlation,
-        of.phase.to_degrees()
-    );
+    if of.has_power() {
+        let _ = write!(
+            out,
+            "<p>Polarisations of {}: {:.1} % correlated; polarisation 0 is {:+.1}° ahead.</p>",
+            escape(&of.name),
+            100.0 * of.correlation,
+            of.phase.to_degrees()
+        );
+    }
     for (pol, levels) in of.pols.iter().enumerate() {
         let flagged = levels.flags.iter().flat_map(|flags| &flags.channels);
         let listed: Vec<_> = flagged.clone().take(LISTED).map(usize::to_string).collect();
@@ -314,7 +337,69 @@ fn histogram(counts: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ground::Timestamp;
+
     use super::*;
+    use crate::engine::ChannelSums;
+
+    /// Levels of an output whose polarisation 1 has this share of the power of polarisation 0.
+    fn levels(share: f64) -> OutputLevels {
+        let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
+        let engine = crate::config::tests::engine(options, |config| {
+            config.outputs[0].dither = dsp::Dither::None;
+        });
+        const SPECTRA: u64 = 1000;
+        let n = SPECTRA as f64;
+        // Of noise: <|x|⁴> is twice the square of <|x|²>.
+        let sums = ChannelSums {
+            power: [200.0 * n, 200.0 * share * n],
+            power_squared: [2.0 * 200f64.powi(2) * n, 9.0 * (200.0 * share).powi(2) * n],
+            cross: Complex64::new(20.0 * share.sqrt() * n, 0.0),
+            clipped: [0; N_POL],
+        };
+        let statistics = OutputStatistics {
+            start: Timestamp(0),
+            end: Timestamp(1 << 20),
+            spectra: SPECTRA,
+            channels: vec![sums; 16],
+        };
+        let output = &engine.outputs[0];
+        OutputLevels::of(output, &statistics, &SpectraAccumulator::of(output))
+    }
+
+    /// What rounding leaks from the other polarisation says nothing of a dead one.
+    #[test]
+    fn a_polarisation_without_power_has_no_gain_correlation_or_flags() {
+        for share in [0.0, 1e-15] {
+            let levels = levels(share);
+            assert_eq!(levels.pols[1].gain_factor, None);
+            assert!(levels.pols[1].flags.is_none() && levels.pols[0].flags.is_some());
+            assert_eq!((levels.correlation, levels.phase), (0.0, 0.0));
+            let advice = levels.advice();
+            assert!(advice.contains(&"w, polarisation 1, has no power.".to_owned()));
+            let mut page = String::new();
+            section(&mut page, None, &[levels]);
+            assert!(
+                !page.contains("inf") && !page.contains("correlated"),
+                "{page}"
+            );
+        }
+    }
+
+    #[test]
+    fn advice_names_its_polarisation() {
+        let levels = levels(1e-9);
+        let factor = levels.pols[1].gain_factor.unwrap();
+        assert!(factor > 1e3, "{factor}");
+        assert!((levels.correlation - 0.1).abs() < 1e-9);
+        let advice = levels.advice();
+        assert!(
+            advice
+                .iter()
+                .any(|text| text.starts_with("w, polarisation 1: 0.00 counts rms"))
+        );
+        assert!(advice.iter().all(|text| !text.contains("no power")));
+    }
 
     #[test]
     fn histograms_show_what_came() {
