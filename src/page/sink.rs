@@ -138,6 +138,7 @@ impl SinkPage {
             lost: [
                 now.missed,
                 now.total(foreign),
+                now.total(|s| s.late_packets),
                 now.total(|s| s.incomplete_heaps),
                 now.total(|s| s.missing_heaps),
                 checked.iter().map(|checked| checked.wrong).sum(),

@@ -35,7 +35,7 @@ pub struct Loss {
 }
 
 /// What is lost or wrong, the worst first.
-pub const LOSSES: [Loss; 6] = [
+pub const LOSSES: [Loss; 7] = [
     Loss {
         name: "rx-missed",
         state: State::Bad,
@@ -47,6 +47,13 @@ pub const LOSSES: [Loss; 6] = [
         state: State::Bad,
         what: "packets are of another engine or shape",
         mends: "give --wideband or --narrowband and --array-size as the engine has them",
+    },
+    Loss {
+        name: "late-packets",
+        state: State::Bad,
+        what: "packets came after four later batches",
+        mends: "did the digitiser begin again with an earlier timestamp? If not, look for a second \
+                path in the network",
     },
     Loss {
         name: "incomplete-heaps",
@@ -345,7 +352,7 @@ mod tests {
         let mut board = SinkBoard::new(0.0);
         let at = |missing: u64, time: f64| {
             let mut counts = counts([time as u64 + 1; 2]);
-            counts.lost[3] = missing;
+            counts.lost[4] = missing;
             counts
         };
         board.update(1.0, &at(0, 1.0));
@@ -361,6 +368,17 @@ mod tests {
         assert_eq!(board.verdict().text, "all well");
         board.update(13.0, &at(10, 13.0));
         assert_eq!(board.verdict().causes[0].count, 1);
+    }
+
+    #[test]
+    fn packets_that_come_too_late_are_a_loss() {
+        let mut board = SinkBoard::new(0.0);
+        let mut late = counts([1, 1]);
+        board.update(1.0, &late);
+        late.lost[2] = 5;
+        board.update(2.0, &late);
+        let verdict = board.verdict();
+        assert_eq!(verdict.text, "5 packets came after four later batches");
     }
 
     #[test]

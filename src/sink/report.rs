@@ -140,6 +140,8 @@ pub struct StreamReport {
     pub bad_timestamp_packets: u64,
     /// Packets with another F-engine number or first channel than their destination's.
     pub misplaced_packets: u64,
+    /// Packets of batches that later ones had closed already, on an interface.
+    pub late_packets: u64,
     /// Packets after the stop heap of their substream.
     pub packets_after_stop: u64,
     /// Heap counts used more than once.
@@ -221,6 +223,13 @@ impl StreamReport {
 
 impl fmt::Display for StreamReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, true)
+    }
+}
+
+impl StreamReport {
+    /// Writes it as text; without heap counts where nobody has looked for those that are left out.
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, counts: bool) -> fmt::Result {
         let ends: Vec<_> = self.destinations.iter().flatten().collect();
         let range = match ends[..] {
             [] => "nowhere".to_owned(),
@@ -262,11 +271,13 @@ impl fmt::Display for StreamReport {
         let step = self
             .array_size
             .map_or("unknown".to_owned(), |a| a.to_string());
-        writeln!(
-            f,
-            "  counts     step {step}, {} left out, {} repeated",
-            self.missing_heap_counts, self.repeated_heap_counts
-        )?;
+        if counts {
+            writeln!(
+                f,
+                "  counts     step {step}, {} left out, {} repeated",
+                self.missing_heap_counts, self.repeated_heap_counts
+            )?;
+        }
         writeln!(
             f,
             "  control    {} descriptor heaps, {} stop heaps",

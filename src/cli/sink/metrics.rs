@@ -11,6 +11,9 @@ use crate::ports::Links;
 use crate::sink::StreamReport;
 use crate::sink::live::{CheckedSpectra, Shown};
 
+/// Picks a count of a stream.
+type CountOf = fn(&StreamReport) -> u64;
+
 /// What is scraped.
 pub struct SinkMetrics {
     /// What came.
@@ -41,7 +44,7 @@ impl Scrape for SinkMetrics {
         let checked = self.checked.lock().map(|c| c.clone()).unwrap_or_default();
         let mut families = Vec::new();
         let label = |stream: &StreamReport| vec![("stream", stream.name.clone())];
-        let mut add = |name: &str, help: &str, value: fn(&StreamReport) -> u64| {
+        let mut add = |name: &str, help: &str, value: CountOf| {
             let of = |stream: &StreamReport| (label(stream), value(stream) as f64);
             let samples = seen.streams.iter().map(of).collect();
             counter(
@@ -63,6 +66,30 @@ impl Scrape for SinkMetrics {
         add("batches_not_sent", "batches of which nothing came", |s| {
             s.batches_not_sent
         });
+        let packets: [(&str, &str, CountOf); 4] = [
+            ("late", "packets that came after four later batches", |s| {
+                s.late_packets
+            }),
+            (
+                "bad_timestamp",
+                "packets with a timestamp that is no multiple of the batch",
+                |s| s.bad_timestamp_packets,
+            ),
+            (
+                "misplaced",
+                "packets with an F-engine number, first channel or heap count that is not their \
+                 destination's",
+                |s| s.misplaced_packets,
+            ),
+            (
+                "wrong_size",
+                "packets of heaps of an unknown or wrong size",
+                |s| s.wrong_size_packets,
+            ),
+        ];
+        for (name, help, value) in packets {
+            add(&format!("{name}_packets"), help, value);
+        }
         let both = seen.streams.iter().zip(&checked);
         let wrong: Samples = both.map(|(s, c)| (label(s), c.wrong as f64)).collect();
         let help = "values that do not follow from the signals asked for";
@@ -91,5 +118,36 @@ impl Scrape for SinkMetrics {
         ));
         ports(&mut families, self.started, &self.links);
         text(families)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::live::Seen;
+
+    #[test]
+    fn packets_that_are_of_no_batch_are_told() {
+        let seen = Seen {
+            streams: vec![StreamReport {
+                name: "w".to_owned(),
+                late_packets: 1,
+                bad_timestamp_packets: 2,
+                misplaced_packets: 3,
+                wrong_size_packets: 4,
+                ..StreamReport::default()
+            }],
+            ..Seen::default()
+        };
+        let metrics = SinkMetrics::new(Shown::of(seen), Links::new([]));
+        let text = metrics.scrape().unwrap();
+        for line in [
+            "late_packets_total{stream=\"w\"} 1",
+            "bad_timestamp_packets_total{stream=\"w\"} 2",
+            "misplaced_packets_total{stream=\"w\"} 3",
+            "wrong_size_packets_total{stream=\"w\"} 4",
+        ] {
+            assert!(text.contains(&format!("karoo_sink_{line}")), "{text}");
+        }
     }
 }

@@ -36,6 +36,12 @@ pub struct Seen {
 pub struct Shown(Arc<Mutex<Seen>>);
 
 impl Shown {
+    /// Shows this from the beginning.
+    #[cfg(test)]
+    pub fn of(seen: Seen) -> Self {
+        Self(Arc::new(Mutex::new(seen)))
+    }
+
     /// The newest.
     pub fn get(&self) -> Seen {
         ground::lock(&self.0).clone()

@@ -112,7 +112,7 @@ impl fmt::Display for LiveReport {
         )?;
         write_ignored(f, &self.ignored)?;
         for stream in &self.streams {
-            write!(f, "{}", stream.report)?;
+            stream.report.write(f, false)?;
             writeln!(f, "  rate       {:.4} Gb/s of payload", stream.gbps)?;
             if let Some(checked) = &stream.checked {
                 writeln!(

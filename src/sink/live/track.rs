@@ -66,7 +66,17 @@ pub struct Tracker {
     /// have in common.
     step: u64,
     stopped: Vec<bool>,
+    /// Heap counts of stop heaps that came before it was known whose they are.
+    early_stops: Vec<Option<u64>>,
     described: Vec<bool>,
+    /// Since the last packet in time: batches of which only late packets came, and which
+    /// substreams had some.
+    behind: BTreeMap<u64, Vec<bool>>,
+    /// Whether the next batch is the first after timestamps went back.
+    begins_anew: bool,
+    /// How often timestamps went back, and batches of before: that came, and that did not.
+    went_back: u64,
+    before: (u64, u64),
     /// Σ |x|² per polarisation, and how many were added.
     power: ([u64; N_POL], u64),
     /// The same of each channel, since somebody last took it.
@@ -76,7 +86,6 @@ pub struct Tracker {
     /// Batches opened so far, and the one whose power is added up.
     opened: u64,
     power_of: Option<u64>,
-    late_packets: u64,
     counts: StreamReport,
 }
 
@@ -105,13 +114,17 @@ impl Tracker {
             judged: None,
             step: 0,
             stopped: vec![false; substreams],
+            early_stops: vec![None; substreams],
+            behind: BTreeMap::new(),
+            begins_anew: false,
+            went_back: 0,
+            before: (0, 0),
             described: vec![false; substreams],
             power: ([0; N_POL], 0),
             powers: PowerSums::default(),
             whole: vec![0; substreams],
             opened: 0,
             power_of: None,
-            late_packets: 0,
         }
     }
 
@@ -148,13 +161,17 @@ impl Tracker {
             Kind::Spectra(spectra, payload) => {
                 return self.add_spectra(sub, spectra, payload, keep);
             }
+            Kind::Descriptors(count, _) | Kind::Stop(count) if !self.may_count(*count) => {
+                self.counts.misplaced_packets += 1;
+            }
             Kind::Descriptors(_, descriptors) => {
                 self.counts.descriptor_heaps += 1;
                 self.described[sub] = true;
                 let dst = self.destinations[sub];
                 self.shape = self.shape.or_else(|| Shape::described(dst, descriptors));
             }
-            Kind::Stop(_) => {
+            Kind::Stop(count) => {
+                self.early_stops[sub] = self.first_seen.is_none().then_some(*count);
                 self.counts.stop_heaps += 1;
                 self.counts.stopped_substreams += u64::from(!self.stopped[sub]);
                 self.stopped[sub] = true;
@@ -164,6 +181,26 @@ impl Tracker {
         None
     }
 
+    /// Whether a descriptor or stop heap of this count may be the engine's: those of all engines
+    /// of an array go to the same groups, and have no F-engine number.
+    fn may_count(&self, count: u64) -> bool {
+        let engine = self.first_seen.and(self.array_size);
+        engine.is_none_or(|size| is_of(count, self.counts.feng_id, size))
+    }
+
+    /// Takes stop heaps back that turn out to be another engine's, now that this one is known.
+    fn know_engine(&mut self) {
+        for sub in 0..self.destinations.len() {
+            let foreign = self.early_stops[sub].is_some_and(|count| !self.may_count(count));
+            if foreign && self.stopped[sub] {
+                self.stopped[sub] = false;
+                self.counts.stopped_substreams -= 1;
+                self.counts.misplaced_packets += 1;
+                self.counts.stop_heaps -= 1;
+            }
+        }
+    }
+
     fn add_spectra(
         &mut self,
         sub: usize,
@@ -171,14 +208,19 @@ impl Tracker {
         payload: &[u8],
         keep: impl FnOnce() -> bool,
     ) -> Option<KeptHeap> {
-        self.counts.packets_after_stop += u64::from(self.stopped[sub]);
         let Some(shape) = self.shape else {
             self.counts.wrong_size_packets += 1;
             return None;
         };
         self.check(sub, spectra, shape)?;
-        let timestamp = self.timestamp(spectra, shape)?;
-        self.first_seen.get_or_insert(timestamp);
+        let timestamp = self.timestamp(sub, spectra, shape);
+        if timestamp.is_some() && (self.first_seen.is_none() || self.begins_anew) {
+            self.begins_anew = false;
+            self.first_seen = timestamp;
+            self.know_engine();
+        }
+        self.counts.packets_after_stop += u64::from(self.stopped[sub]);
+        let timestamp = timestamp?;
         self.open_batch(timestamp);
         self.store((sub, timestamp), spectra, shape, payload, keep)
     }
@@ -207,7 +249,7 @@ impl Tracker {
 
     /// The timestamp of a packet in 64 bits; counts one that no batch has, or one that comes too
     /// late: `None`.
-    fn timestamp(&mut self, spectra: &SpectraRepr, shape: Shape) -> Option<u64> {
+    fn timestamp(&mut self, sub: usize, spectra: &SpectraRepr, shape: Shape) -> Option<u64> {
         let near = self.open.keys().next_back().or(self.judged.as_ref());
         let near = near.copied().map(Timestamp).or(self.begins);
         // A wideband batch of one substream: what every batch is a multiple of.
@@ -217,20 +259,90 @@ impl Tracker {
         } else {
             least
         };
+        // The wire may have wrapped before this began.
+        let ranges = || ranges_before(spectra.timestamp, batch);
         let timestamp = match near {
             Some(near) => Timestamp::unwrap(spectra.timestamp, near).0,
-            // The wire may have wrapped before this began.
-            None => spectra.timestamp + ranges_before(spectra.timestamp, batch).unwrap_or(0),
+            None => spectra.timestamp + ranges().unwrap_or(0),
         };
-        if !timestamp.is_multiple_of(batch) {
+        let bad = !timestamp.is_multiple_of(batch);
+        let late = self.judged.is_some_and(|judged| timestamp <= judged);
+        if !bad && !late {
+            self.behind.clear();
+            return Some(timestamp);
+        }
+        if bad {
             self.counts.bad_timestamp_packets += 1;
-            return None;
+        } else {
+            self.counts.late_packets += 1;
         }
-        if self.judged.is_some_and(|judged| timestamp <= judged) {
-            self.late_packets += 1;
-            return None;
+        if self.first_seen.is_some()
+            && let Some(ranges) = ranges()
+        {
+            self.note_behind(sub, spectra.timestamp + ranges);
         }
-        Some(timestamp)
+        None
+    }
+
+    /// Notes a packet of a batch that cannot come any more. A digitiser that was started again
+    /// begins with an earlier timestamp: where nothing else has come for some batches, this begins
+    /// anew as well, with the next packet.
+    fn note_behind(&mut self, sub: usize, timestamp: u64) {
+        let substreams = self.destinations.len();
+        let batch = self.behind.entry(timestamp);
+        batch.or_insert_with(|| vec![false; substreams])[sub] = true;
+        if self.behind.len() < OPEN {
+            return;
+        }
+        // Substreams that never came do not come again.
+        let came = |seen: &[bool]| {
+            let mut subs = seen.iter().zip(&self.whole);
+            subs.all(|(&seen, &whole)| seen || whole == 0)
+        };
+        let whole = self.behind.iter().filter(|(_, seen)| came(seen));
+        let whole: Vec<u64> = whole.map(|(&timestamp, _)| timestamp).collect();
+        match whole[..] {
+            [.., before, _] if whole.len() >= OPEN => self.begin_anew(before),
+            _ if self.behind.len() > 2 * OPEN => drop(self.behind.pop_first()),
+            _ => {}
+        }
+    }
+
+    /// Judges what is open, and goes on behind the batch of this timestamp.
+    fn begin_anew(&mut self, before: u64) {
+        while self.open.len() > 1 {
+            self.judge_oldest(true);
+        }
+        // The newest was under way.
+        let is_whole = |heap: &Heap| matches!(heap, Heap::Whole(_));
+        let newest = self.open.pop_first();
+        if let Some((timestamp, heaps)) = newest {
+            if heaps.iter().all(is_whole) {
+                self.open.insert(timestamp, heaps);
+                self.judge_oldest(true);
+            } else {
+                self.counts.heaps += heaps.iter().filter(|heap| is_whole(heap)).count() as u64;
+            }
+        }
+        self.before = (self.counts.batches, self.not_sent());
+        self.went_back += 1;
+        self.behind.clear();
+        (self.judged, self.begins_anew) = (Some(before), true);
+        (self.counts.first_timestamp, self.counts.last_timestamp) = (None, None);
+    }
+
+    /// Batches of which nothing came.
+    fn not_sent(&self) -> u64 {
+        let (came, not_sent) = self.before;
+        let counts = &self.counts;
+        match (counts.first_timestamp, counts.last_timestamp) {
+            (Some(first), Some(last)) if self.step > 0 => {
+                // Batches judged, but those that were not counted, begin with the first.
+                let all = (last - first) / self.step + 1;
+                not_sent + all.saturating_sub(counts.batches - came)
+            }
+            _ => not_sent,
+        }
     }
 
     /// Opens the batch of a timestamp unless it is open, and closes the oldest if there are more
@@ -341,6 +453,10 @@ impl Tracker {
             return;
         }
         if partial && self.first_seen == Some(timestamp) {
+            // Of each time that it began anew it would be one more note.
+            if self.went_back > 0 {
+                return;
+            }
             counts.notes.push(format!(
                 "the batch at {timestamp} was under way when this began: {whole} of {} heaps were whole",
                 heaps.len()
@@ -381,13 +497,7 @@ impl Tracker {
                 step => step,
             };
         }
-        if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp)
-            && self.step > 0
-        {
-            // Batches judged, but those that were not counted, begin with the first.
-            report.batches_not_sent =
-                ((last - first) / self.step + 1).saturating_sub(report.batches);
-        }
+        report.batches_not_sent = self.not_sent();
         report.mean_power_db = self.power.0.map(|power| {
             let mean = power as f64 / self.power.1 as f64;
             (power > 0).then(|| 10.0 * mean.log10())
@@ -469,7 +579,7 @@ impl Tracker {
             ["follows the stop heap", "follow the stop heap"],
         );
         problem(
-            self.late_packets,
+            report.late_packets,
             "packet",
             [
                 "came after four later batches",
@@ -478,6 +588,12 @@ impl Tracker {
         );
         if report.heaps == 0 {
             report.problems.push("no heap came".to_owned());
+        }
+        if self.went_back > 0 {
+            report.notes.push(format!(
+                "timestamps went back {}: the first and the last are of what came since",
+                counted(self.went_back, "time")
+            ));
         }
         let without = self
             .described

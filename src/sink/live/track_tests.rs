@@ -36,7 +36,80 @@ fn batch(tracker: &mut Tracker, number: u64) {
 }
 
 fn stop(tracker: &mut Tracker) {
-    (0..2).for_each(|sub| drop(tracker.add(sub, &Kind::Stop(0), || false)));
+    stop_of(tracker, 3);
+}
+
+/// Stop heaps of the engine of this number.
+fn stop_of(tracker: &mut Tracker, feng_id: u64) {
+    (0..2).for_each(|sub| {
+        let stop = Kind::Stop(feng_id + 8 * sub as u64);
+        drop(tracker.add(sub, &stop, || false));
+    });
+}
+
+/// Engines of an array send to the same groups: one that ends does not end the others.
+#[test]
+fn stop_heaps_of_another_engine_end_nothing() {
+    for early in [true, false] {
+        let mut tracker = tracker();
+        if early {
+            stop_of(&mut tracker, 4);
+        }
+        (0..3).for_each(|number| batch(&mut tracker, number));
+        if !early {
+            stop_of(&mut tracker, 4);
+        }
+        (3..6).for_each(|number| batch(&mut tracker, number));
+        let report = tracker.report();
+        assert_eq!(
+            (report.stopped_substreams, report.packets_after_stop),
+            (0, 0)
+        );
+        assert_eq!((report.stop_heaps, report.misplaced_packets), (0, 2));
+        stop(&mut tracker);
+        assert_eq!(tracker.report().stopped_substreams, 2);
+    }
+}
+
+/// A digitiser that was started again with a later sync time.
+#[test]
+fn a_stream_whose_timestamps_went_back_is_taken_again() {
+    for known in [false, true] {
+        let mut tracker = match known {
+            true => tracker().with_batch_samples(STEP),
+            false => tracker(),
+        };
+        for number in [1000, 1001, 1003, 1004, 1005, 1006, 1007] {
+            batch(&mut tracker, number);
+        }
+        packet(&mut tracker, 1008, 0, 0);
+        for number in [0, 1, 2, 3, 4, 5, 7, 8, 9] {
+            batch(&mut tracker, number);
+        }
+        let late = tracker.report().late_packets;
+        assert!((13..=15).contains(&late), "{late}");
+        let report = tracker.finish();
+        assert_eq!((report.batches, report.batches_not_sent), (7 + 5, 2));
+        assert_eq!((report.incomplete_heaps, report.missing_heaps), (0, 0));
+        assert_eq!(report.last_timestamp, Some(109 * STEP));
+        assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+        let note = "timestamps went back 1 time: ";
+        assert!(report.notes.iter().any(|text| text.starts_with(note)));
+    }
+}
+
+/// Such as by another path, beside those in time.
+#[test]
+fn late_batches_beside_others_do_not_begin_anew() {
+    let mut tracker = tracker();
+    (10..16).for_each(|number| batch(&mut tracker, number));
+    for number in 0..14 {
+        batch(&mut tracker, 16 + number);
+        batch(&mut tracker, number);
+    }
+    let report = tracker.finish();
+    assert_eq!(report.first_timestamp, Some(110 * STEP));
+    assert_eq!((report.batches, report.incomplete_heaps), (20, 0));
 }
 
 #[test]
