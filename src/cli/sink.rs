@@ -78,9 +78,12 @@ fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
         synthesis: args.synthesis,
     };
     let report = sink::read(capture, &options).map_err(|error| match error {
-        SinkError::Unknown { .. } | SinkError::Synthesis { .. } | SinkError::OverCapture { .. } => {
-            Failure::usage(error)
-        }
+        SinkError::Unknown { .. }
+        | SinkError::NotAFile(_)
+        | SinkError::Option(_)
+        | SinkError::AskedShape { .. }
+        | SinkError::Synthesis { .. }
+        | SinkError::OverCapture { .. } => Failure::usage(error),
         _ => Failure::data(error),
     })?;
     if args.json {

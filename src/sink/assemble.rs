@@ -31,6 +31,8 @@ pub(super) struct Assembler {
     /// By batch and substream.
     heaps: HashMap<(usize, usize), Heap>,
     counts: HashSet<u64>,
+    /// Those of descriptor and stop heaps.
+    control: HashSet<u64>,
     stopped: Vec<bool>,
     /// Σ |x|² per polarisation and channel.
     power: [Vec<u64>; N_POL],
@@ -49,6 +51,7 @@ impl Assembler {
             output,
             heaps: HashMap::new(),
             counts: HashSet::new(),
+            control: layout.control_counts.iter().copied().collect(),
             stopped: vec![false; layout.destinations.len()],
             power: [vec![0; channels], vec![0; channels]],
             jones: vec![0; channels],
@@ -66,6 +69,15 @@ impl Assembler {
     pub(super) fn routes(&self) -> impl Iterator<Item = (usize, Route)> + '_ {
         let all = self.layout.routes.iter().enumerate();
         all.flat_map(|(i, routes)| routes.iter().map(move |&route| (i, route)))
+    }
+
+    /// Whether its engine sent this, by F-engine number or by the counts that the first pass found.
+    pub(super) fn is_of(&self, kind: &Kind<'_>) -> bool {
+        match kind {
+            Kind::Spectra(spectra, _) => spectra.feng_id == self.layout.feng_id,
+            Kind::Descriptors(count, _) | Kind::Stop(count) => self.control.contains(count),
+            Kind::Other => false,
+        }
     }
 
     /// Takes a datagram that went to substream `sub`.

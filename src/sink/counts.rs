@@ -14,6 +14,11 @@ pub fn is_of(count: u64, feng_id: u64, array_size: u64) -> bool {
     own(count) || own(count % INTERFACE)
 }
 
+/// A count less the engine's number, by that of its send interface: a multiple of the array's size.
+pub(super) fn rest(count: u64, feng_id: u64) -> u64 {
+    (count % INTERFACE).abs_diff(feng_id)
+}
+
 /// What all steps between counts of one interface have in common, if there are any.
 pub(super) fn step(counts: &[u64]) -> Option<u64> {
     let mut least = BTreeMap::new();

@@ -72,9 +72,11 @@ impl Known {
 impl Grid {
     /// The grid of timestamps in ascending order, and whether it is the one that is asked for. A
     /// few timestamps may be wrong: it is one that nearly all are on that can be on any. The one
-    /// that is asked for is tried first, then that of wideband, then the longest distance.
+    /// that is asked for is tried first, if it is that of distances, then that of wideband, then the
+    /// longest distance.
     pub(super) fn find(batches: &[u64], known: Known) -> (Self, bool) {
         let asked = known.asked.and_then(|samples| Self::fits(batches, samples));
+        let asked = asked.filter(|(grid, _)| grid.is_that_of_distances(batches));
         let wideband = Self::fits(batches, known.wideband);
         let distances = distances(batches, known).into_iter().rev().map(|samples| {
             let (rest, count) = most_frequent_rest(batches, samples);
@@ -112,6 +114,28 @@ impl Grid {
         let most = count > 1 && 2 * count > batches.len();
         let fits = most && ranges_before(rest, samples).is_some();
         fits.then_some((Self::of(samples, rest), count))
+    }
+
+    /// Whether timestamps on it are as far apart as its batches: those of longer batches may be on
+    /// it as well. One alone does not tell.
+    fn is_that_of_distances(self, batches: &[u64]) -> bool {
+        let on = batches.iter().filter(|&t| t % self.samples == self.rest);
+        let on: Vec<u64> = on.copied().collect();
+        let mut counts = BTreeMap::new();
+        for pair in on.windows(2) {
+            *counts.entry(pair[1] - pair[0]).or_insert(0) += 1;
+        }
+        let common = counts.keys().copied().fold(0, gcd);
+        let most = counts
+            .into_iter()
+            .max_by_key(|&(distance, count)| (count, Reverse(distance)));
+        let Some((most, _)) = most.filter(|&(most, _)| most != self.samples) else {
+            return true;
+        };
+        // Between batches that are missing; but a wrong timestamp of a stream with longer batches
+        // makes distances short, too.
+        let (_, longer) = most_frequent_rest(&on, most);
+        common == self.samples && longer + on.len() / MOST_WRONG < on.len()
     }
 
     /// Takes those away that are not on it, and makes multiples of the others.
@@ -299,6 +323,33 @@ mod tests {
         };
         let wideband = times(WIDEBAND, 3..9);
         assert_eq!(kept(wideband.clone(), known), (WIDEBAND, false, wideband));
+    }
+
+    /// Longer batches begin at multiples of the one that is asked for, too.
+    #[test]
+    fn an_output_with_longer_batches_is_not_the_one_that_is_asked_for() {
+        let asked = |asked: u64, batches: Vec<u64>| {
+            let known = Known {
+                asked: Some(asked),
+                ..KNOWN
+            };
+            kept(batches, known).1
+        };
+        for part in [2, 4, 16] {
+            for numbers in [&[0, 1, 2, 3][..], &[1, 3, 4], &[2, 4]] {
+                let plain = times(WIDEBAND, numbers.iter().copied());
+                assert!(!asked(WIDEBAND / part, plain.clone()), "{part} {numbers:?}");
+                assert!(asked(WIDEBAND, plain) || numbers.len() == 2);
+            }
+        }
+        // Such as one of which a bit was turned over.
+        let mut plain = times(WIDEBAND, 0..40);
+        plain.insert(21, plain[20] + WIDEBAND / 2);
+        assert!(!asked(WIDEBAND / 2, plain));
+        for numbers in [&[0, 1, 3][..], &[0, 2, 5], &[0, 2, 4, 7, 9], &[3]] {
+            let batches = times(WIDEBAND / 2, numbers.iter().copied());
+            assert!(asked(WIDEBAND / 2, batches), "{numbers:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,127 @@
 //! Which destinations make up a stream.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::Ipv4Addr;
 
 use spead::descriptor::ElementType;
-use spead::{Descriptor, item};
+use spead::{Descriptor, SpectraRepr, item};
 
+use super::counts::{self, is_of};
+use super::layout::gcd;
 use super::{Kind, Route};
+
+/// An F-engine number of fewer than one in so many packets of a destination is damage.
+const LEAST_SHARE: u64 = 16;
+
+/// A descriptor heap or a stop heap.
+#[derive(Debug)]
+struct Control {
+    count: u64,
+    stop: bool,
+    /// Axes of feng_raw and its type.
+    described: Option<(Vec<Option<u64>>, ElementType)>,
+}
+
+/// What came to one destination from one source, where engines are not told apart yet.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    /// By F-engine number.
+    spectra: BTreeMap<u64, Substream>,
+    control: Vec<Control>,
+}
+
+impl Arrived {
+    pub fn add(&mut self, kind: &Kind<'_>) {
+        match kind {
+            Kind::Spectra(spectra, _) => {
+                let sub = self.spectra.entry(spectra.feng_id).or_default();
+                sub.add(spectra);
+            }
+            Kind::Descriptors(count, descriptors) => {
+                let raw = descriptors.iter().find(|d| d.id == item::FENG_RAW);
+                let shape = |raw: &Descriptor| (raw.shape.clone(), raw.element.clone());
+                self.control.push(Control {
+                    count: *count,
+                    stop: false,
+                    described: raw.map(shape),
+                });
+            }
+            Kind::Stop(count) => self.control.push(Control {
+                count: *count,
+                stop: true,
+                described: None,
+            }),
+            Kind::Other => {}
+        }
+    }
+
+    /// The F-engine numbers that are those of engines, with their spectra. A damaged packet has
+    /// another number, but is rare, or has the heap count of a heap of the right one.
+    fn engines(&mut self, array_size: Option<u64>) -> BTreeMap<u64, Substream> {
+        let mut found: Vec<_> = std::mem::take(&mut self.spectra).into_iter().collect();
+        found.sort_by_key(|(_, sub)| Reverse(sub.packets));
+        let most = found.first().map_or(0, |(_, sub)| sub.packets);
+        let mut taken = HashSet::new();
+        let mut engines = BTreeMap::new();
+        for (number, mut sub) in found {
+            let fits = |count| array_size.is_none_or(|size| is_of(count, number, size));
+            let own = |count: &&u64| !taken.contains(*count) && fits(**count);
+            let frequent = sub.packets * LEAST_SHARE >= most && sub.counts.iter().any(|c| own(&c));
+            if engines.is_empty() || frequent {
+                taken.extend(sub.counts.iter().copied());
+                sub.settle(number);
+                engines.insert(number, sub);
+            }
+        }
+        engines
+    }
+}
+
+/// Tells engines of one source address apart: spectra by their F-engine number, descriptors and
+/// stop heaps, which have none, by heap count.
+pub(super) fn by_engine(
+    found: BTreeMap<Route, Arrived>,
+    array_size: Option<u64>,
+) -> Vec<(Route, Substream)> {
+    // Of each source its engines, and what their heap counts less their numbers have in common: a
+    // multiple of the array's size.
+    let mut sources: BTreeMap<Ipv4Addr, (BTreeSet<u64>, u64)> = BTreeMap::new();
+    let mut routes = Vec::new();
+    for (route, mut arrived) in found {
+        let engines = arrived.engines(array_size);
+        let (numbers, common) = sources.entry(route.0).or_default();
+        for (&number, sub) in &engines {
+            numbers.insert(number);
+            let rests = sub.counts.iter().map(|&count| counts::rest(count, number));
+            *common = rests.fold(*common, gcd);
+        }
+        routes.push((route, engines, arrived.control));
+    }
+    let mut all = Vec::new();
+    for (route, engines, control) in routes {
+        let (numbers, common) = &sources[&route.0];
+        let size = array_size.unwrap_or(*common);
+        // Where no spectra came `merge` knows more.
+        let here = engines.keys().next().copied();
+        let mut subs: BTreeMap<Option<u64>, Substream> = engines
+            .into_iter()
+            .map(|(number, sub)| (Some(number), sub))
+            .collect();
+        for heap in control {
+            let several = numbers.len() > 1;
+            let of = numbers
+                .iter()
+                .find(|&&n| several && is_of(heap.count, n, size));
+            let number = of.copied().or(here);
+            let sub = subs.entry(number).or_default();
+            sub.feng_id = number;
+            sub.add_control(heap);
+        }
+        all.extend(subs.into_values().map(|sub| (route, sub)));
+    }
+    all
+}
 
 /// What the first pass learns of one destination.
 #[derive(Debug, Default)]
@@ -17,6 +132,10 @@ pub(super) struct Substream {
     pub feng_id: Option<u64>,
     pub first_channel: Option<u64>,
     pub heap_bytes: u64,
+    /// Packets of spectra.
+    packets: u64,
+    /// How many of them have which first channel and bytes of a heap.
+    shapes: BTreeMap<(u64, u64), u64>,
     /// Axes of feng_raw and its type, from the last descriptor.
     pub described: Option<(Vec<Option<u64>>, ElementType)>,
     pub timestamps: Vec<u64>,
@@ -32,35 +151,36 @@ pub(super) type Place = (u16, Ipv4Addr);
 pub(super) type Group = BTreeMap<Place, Substream>;
 
 impl Substream {
-    pub fn add(&mut self, kind: &Kind<'_>) {
-        match kind {
-            Kind::Spectra(spectra, _) => {
-                self.feng_id.get_or_insert(spectra.feng_id);
-                if self.first_channel.is_none() {
-                    self.first_channel = Some(spectra.first_channel);
-                    self.heap_bytes = spectra.heap_length;
-                }
-                // Packets of a heap follow one another, so this keeps about one entry per heap.
-                if self.timestamps.last() != Some(&spectra.timestamp) {
-                    self.timestamps.push(spectra.timestamp);
-                }
-                if self.counts.last() != Some(&spectra.heap_count) {
-                    self.counts.push(spectra.heap_count);
-                }
-            }
-            Kind::Descriptors(count, descriptors) => {
-                self.descriptor_heaps += 1;
-                self.control_counts.push(*count);
-                let raw = descriptors.iter().find(|d| d.id == item::FENG_RAW);
-                if let Some(Descriptor { shape, element, .. }) = raw {
-                    self.described = Some((shape.clone(), element.clone()));
-                }
-            }
-            Kind::Stop(count) => {
-                self.stop_heaps += 1;
-                self.control_counts.push(*count);
-            }
-            Kind::Other => {}
+    fn add(&mut self, spectra: &SpectraRepr) {
+        self.packets += 1;
+        let shape = (spectra.first_channel, spectra.heap_length);
+        *self.shapes.entry(shape).or_default() += 1;
+        // Packets of a heap follow one another, so this keeps about one entry per heap.
+        if self.timestamps.last() != Some(&spectra.timestamp) {
+            self.timestamps.push(spectra.timestamp);
+        }
+        if self.counts.last() != Some(&spectra.heap_count) {
+            self.counts.push(spectra.heap_count);
+        }
+    }
+
+    fn add_control(&mut self, heap: Control) {
+        self.control_counts.push(heap.count);
+        if heap.stop {
+            self.stop_heaps += 1;
+        } else {
+            self.descriptor_heaps += 1;
+            self.described = heap.described.or(self.described.take());
+        }
+    }
+
+    /// Takes what most packets of this engine say: single ones may be damaged.
+    fn settle(&mut self, feng_id: u64) {
+        self.feng_id = Some(feng_id);
+        let shapes = std::mem::take(&mut self.shapes).into_iter();
+        let most = shapes.max_by_key(|&(shape, packets)| (packets, Reverse(shape)));
+        if let Some(((first_channel, heap_bytes), _)) = most {
+            (self.first_channel, self.heap_bytes) = (Some(first_channel), heap_bytes);
         }
     }
 
@@ -94,8 +214,7 @@ pub(super) type Merged = BTreeMap<(Engine, usize, Place), Substream>;
 
 /// Makes one of what came to a destination from several interfaces of an engine, each of which has
 /// a source address of its own.
-pub(super) fn merge(found: BTreeMap<Route, Substream>) -> Merged {
-    let mut sorted: Vec<_> = found.into_iter().collect();
+pub(super) fn merge(mut sorted: Vec<(Route, Substream)>) -> Merged {
     sorted.sort_by_key(|((src, dst), _)| (*src, dst.port(), *dst.ip()));
     // Where no spectra came the engine is that of the destination before: a source may have more.
     let mut numbers = BTreeMap::new();
@@ -338,7 +457,7 @@ mod tests {
             let dst = std::net::SocketAddrV4::new([239, 10, 0, 1].into(), port);
             ((source(1), dst), spectra(3, channel))
         });
-        assert_eq!(split(merge(found.into())).len(), 2);
+        assert_eq!(split(merge(Vec::from(found))).len(), 2);
     }
 
     /// Two engines of the same number to the same groups, by mistake or to be compared.

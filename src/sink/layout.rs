@@ -9,7 +9,7 @@ use ground::Timestamp;
 use spead::descriptor::ElementType;
 
 use super::grid::{Grid, Known};
-use super::group::{self, Group, Substream};
+use super::group::{self, Arrived, Group};
 use super::{Kind, Route, SinkError, SinkOptions, SinkReport, counts, walk};
 
 /// More channels than any F-engine has: the shape is wrong.
@@ -84,7 +84,7 @@ pub fn survey(
     capture: &Path,
     options: &SinkOptions,
 ) -> Result<(Vec<Layout>, SinkReport), SinkError> {
-    let mut found: BTreeMap<Route, Substream> = BTreeMap::new();
+    let mut found: BTreeMap<Route, Arrived> = BTreeMap::new();
     let mut report = SinkReport {
         capture: capture.display().to_string(),
         ..SinkReport::default()
@@ -102,7 +102,7 @@ pub fn survey(
     report.truncated = walked.truncated;
 
     // Descriptors of other senders, digitisers for instance, are not streams of ours.
-    let mut merged = group::merge(found);
+    let mut merged = group::merge(group::by_engine(found, options.array_size));
     merged.retain(|_, s| {
         if !s.is_ours() {
             *report.ignored.entry("other-spead".into()).or_default() +=
@@ -144,7 +144,16 @@ fn layout(name: String, group: Group, options: &SinkOptions) -> Result<Layout, S
         Some((shape, element)) => shape_of(dst, shape, element)?,
         None => guess_shape(dst, &group, &firsts, options)?,
     };
-    let wrong = |what: String, rule| SinkError::Shape { dst, what, rule };
+    let asked = options.of_shape();
+    let wrong = |what: String, rule| match described {
+        None if !asked.is_empty() => SinkError::AskedShape {
+            options: asked.clone(),
+            dst,
+            what,
+            rule,
+        },
+        _ => SinkError::Shape { dst, what, rule },
+    };
     let too_big = channels_per_substream > MAX_CHANNELS
         || spectra_per_heap > MAX_HEAP_BYTES
         || channels_per_substream * spectra_per_heap * 4 > MAX_HEAP_BYTES;

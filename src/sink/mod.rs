@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use dsp::synthesis::SynthesisError;
 use spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
 
-use crate::config::SynthesisOptions;
+use crate::config::{ConfigError, SynthesisOptions};
 use crate::net::{CaptureError, CaptureReader, Datagram};
 
 pub use report::{SinkReport, StreamReport, SynthesisReport};
@@ -57,6 +57,27 @@ pub enum SinkError {
     /// The file cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// It can be read only once.
+    #[error("{0} is not a regular file; a sink reads its capture twice: save it to a file first")]
+    NotAFile(String),
+    /// An option is wrong, whatever the capture holds.
+    #[error(transparent)]
+    Option(#[from] ConfigError),
+    /// Options give a stream a shape that is not an F-engine's.
+    #[error(
+        "{options}: the stream at {dst}, which has no descriptors, would have {what}; {rule}; \
+         give the values that the engine has"
+    )]
+    AskedShape {
+        /// The options that gave the shape, with their values.
+        options: String,
+        /// First destination.
+        dst: SocketAddrV4,
+        /// What follows from them.
+        what: String,
+        /// What must hold.
+        rule: &'static str,
+    },
     /// Nothing of ours in it.
     #[error(
         "{path}: none of its {frames} frames is an F-engine heap ({seen}); \
@@ -117,26 +138,76 @@ pub enum SinkError {
     },
 }
 
+impl SinkOptions {
+    /// Refuses what no stream can have.
+    fn check(&self) -> Result<(), ConfigError> {
+        match (self.channels, self.substreams) {
+            (Some(channels), Some(substreams)) if !substreams_divide(channels, substreams) => {
+                let rule = format!("must divide the {channels} of --channels");
+                let way_out = "give both as the engine has them";
+                Err(ConfigError::new("--substreams", substreams, rule, way_out))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Those that give streams a shape, as they are typed.
+    fn of_shape(&self) -> String {
+        let options = [
+            ("--channels", self.channels),
+            ("--spectra-per-heap", self.spectra_per_heap),
+            ("--substreams", self.substreams),
+        ];
+        let given = options.into_iter();
+        let given = given.filter_map(|(name, value)| Some(format!("{name} {}", value?)));
+        given.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Whether each substream has the same number of channels, one at least.
+fn substreams_divide(channels: u64, substreams: u64) -> bool {
+    channels > 0 && channels.checked_rem(substreams) == Some(0)
+}
+
+/// Refuses what cannot be read twice: a pipe waits for ever for whoever is to write it again, and
+/// a terminal has nothing more.
+fn check_file(capture: &Path) -> Result<(), SinkError> {
+    // The reader says what is wrong with a file that is not there, and with a folder.
+    let special = std::fs::metadata(capture).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+    match special {
+        true => Err(SinkError::NotAFile(capture.display().to_string())),
+        false => Ok(()),
+    }
+}
+
 /// Reads a capture's streams, checks them, and writes arrays and pictures if there is a folder for
 /// them.
 pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkError> {
+    options.check()?;
+    check_file(capture)?;
     let (layouts, mut report) = layout::survey(capture, options)?;
     output::spare(capture, &layouts, options)?;
+    output::remove_old(capture, &layouts, options)?;
     let mut streams = layouts
         .into_iter()
         .map(|layout| assemble::Assembler::new(layout, options))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut by_route = BTreeMap::new();
+    // Several engines may have one source address.
+    let mut by_route: BTreeMap<Route, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, stream) in streams.iter().enumerate() {
         for (sub, route) in stream.routes() {
-            by_route.insert(route, (i, sub));
+            by_route.entry(route).or_default().push((i, sub));
         }
     }
     walk(capture, |heap| {
         if let Ok((route, kind)) = heap
-            && let Some(&(i, sub)) = by_route.get(&route)
+            && let Some(places) = by_route.get(&route)
         {
-            streams[i].add(sub, &kind)?;
+            let own = places.iter().find(|&&(i, _)| streams[i].is_of(&kind));
+            // What is of no engine is counted with the first.
+            if let Some(&(i, sub)) = own.or(places.first()) {
+                streams[i].add(sub, &kind)?;
+            }
         }
         Ok(())
     })?;

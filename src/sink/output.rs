@@ -17,6 +17,9 @@ pub(super) const JONES: usize = N_POL * 2;
 /// Zeros that are written at once.
 const ZEROS: u64 = 1 << 20;
 
+/// Those that a run may have no reason to make.
+const OPTIONAL: [&str; 2] = ["spectrum.svg", "samples.npy"];
+
 /// How the names of a stream's files end; those of samples, last, are made by a synthesis alone.
 const ENDINGS: [&str; 5] = [
     "npy",
@@ -32,11 +35,6 @@ pub(super) fn spare(
     layouts: &[Layout],
     options: &SinkOptions,
 ) -> Result<(), SinkError> {
-    // By whatever path: links lead to the same file.
-    let identity = |path: &Path| {
-        let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file());
-        meta.map(|meta| (meta.dev(), meta.ino()))
-    };
     let (Some(dir), Some(read)) = (&options.output_dir, identity(capture)) else {
         return Ok(());
     };
@@ -56,6 +54,34 @@ pub(super) fn spare(
         }
     }
     Ok(())
+}
+
+/// Removes what an earlier run made and this one may not, lest it seem to be of this one. The
+/// capture stays, by whatever name.
+pub(super) fn remove_old(
+    capture: &Path,
+    layouts: &[Layout],
+    options: &SinkOptions,
+) -> Result<(), SinkError> {
+    let Some(dir) = &options.output_dir else {
+        return Ok(());
+    };
+    for layout in layouts {
+        for ending in OPTIONAL {
+            let path = dir.join(format!("{}.{ending}", layout.name));
+            let old = identity(&path);
+            if old.is_some() && old != identity(capture) {
+                std::fs::remove_file(&path).map_err(|e| write_error(&path, e))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file, by whatever path: links lead to the same one.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file());
+    meta.map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// The file of a stream's spectra, and its folder.

@@ -35,6 +35,7 @@ struct Datagram {
 
 /// Heap counts and packets of one engine's output stream.
 struct Sender {
+    feng_id: u64,
     /// Timestamp of batch 0.
     first: u64,
     next: u64,
@@ -45,9 +46,14 @@ struct Sender {
 
 impl Sender {
     fn new() -> Self {
+        Self::of(FENG)
+    }
+
+    fn of(feng_id: u64) -> Self {
         Self {
+            feng_id,
             first: FIRST,
-            next: FENG,
+            next: feng_id,
             block: 0..SUBSTREAMS,
             sent: Vec::new(),
         }
@@ -77,7 +83,7 @@ impl Sender {
                     payload_offset: offset,
                     payload_length: length,
                     timestamp: self.first + batch * STEP,
-                    feng_id: FENG,
+                    feng_id: self.feng_id,
                     first_channel: sub * PER,
                 };
                 let mut payload = vec![0; spectra::PREAMBLE_LEN];
@@ -332,6 +338,58 @@ fn what_comes_of_two_interfaces_is_one_stream() {
     }
 }
 
+/// Engines of an array send to the same groups; those of replays have one source address.
+#[test]
+fn engines_that_share_a_source_address_are_told_apart() {
+    let engines = [0, 1].map(|feng_id| Sender::of(feng_id).all().sent);
+    // By turns, and one behind the other.
+    let [one, other] = &engines;
+    let by_turns = one.iter().zip(other).flat_map(|(a, b)| [a, b]).cloned();
+    for sent in [by_turns.collect(), engines.concat()] {
+        for array_size in [None, Some(ARRAY)] {
+            let options = SinkOptions {
+                array_size,
+                ..SinkOptions::default()
+            };
+            let report = read(&sent, options).unwrap();
+            assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
+            let streams = report.streams.iter();
+            let found: Vec<_> = streams
+                .map(|s| (s.feng_id, s.heaps, s.descriptor_heaps, s.stop_heaps))
+                .collect();
+            assert_eq!(found, [(0, 12, 4, 4), (1, 12, 4, 4)]);
+        }
+    }
+}
+
+/// A damaged first packet costs its heap alone.
+#[test]
+fn what_most_packets_say_is_the_streams_shape() {
+    let other = "stream0: 1 packet has another F-engine number or first channel than its \
+                 destination";
+    let size = "stream0: 1 packet belongs to a heap of the wrong size";
+    // F-engine number, first channel, bytes of the heap; with descriptors and without.
+    for (byte, problem) in [(55, other), (63, other), (22, size)] {
+        for described in [true, false] {
+            let mut sender = Sender::new();
+            if described {
+                sender.descriptors();
+            }
+            let first = sender.sent.len();
+            (0..3).for_each(|batch| sender.batch(batch));
+            sender.sent[first].payload[byte] += 1;
+            let report = read(&sender.sent, SinkOptions::default()).unwrap();
+            let problems: Vec<_> = report.problems().collect();
+            assert_eq!(
+                problems,
+                ["stream0: 1 heap lacks packets", problem],
+                "{byte}"
+            );
+            assert_eq!(report.streams[0].feng_id, FENG);
+        }
+    }
+}
+
 #[test]
 fn packet_order_does_not_matter() {
     let mut sent = Sender::whole().sent;
@@ -460,6 +518,65 @@ fn options_take_the_place_of_descriptors() {
         (PER, SPECTRA)
     );
     assert_eq!((stream.heaps, stream.missing_heaps), (2, 6));
+}
+
+/// They are to blame, and not the stream.
+#[test]
+fn options_that_give_no_shape_are_named() {
+    let mut sender = Sender::new();
+    sender.batch(0);
+    let error = |channels, substreams, spectra_per_heap| {
+        let options = SinkOptions {
+            channels,
+            substreams,
+            spectra_per_heap,
+            ..SinkOptions::default()
+        };
+        read(&sender.sent, options).unwrap_err()
+    };
+    let odd = error(Some(1024), Some(2000), None);
+    assert!(matches!(odd, SinkError::Option(_)), "{odd}");
+    let text = odd.to_string();
+    assert!(
+        text.starts_with("--substreams 2000") && text.contains("1024 of --channels"),
+        "{text}"
+    );
+    let few = error(Some(8), Some(4), None);
+    assert!(matches!(few, SinkError::AskedShape { .. }), "{few}");
+    let text = few.to_string();
+    assert!(text.starts_with("--channels 8, --substreams 4: "), "{text}");
+}
+
+/// A pipe has nothing more for whoever reads it twice.
+#[test]
+fn what_can_be_read_only_once_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let error = sink::read(&pipe, &SinkOptions::default()).unwrap_err();
+    assert!(matches!(error, SinkError::NotAFile(_)), "{error}");
+    assert!(
+        error.to_string().contains("reads its capture twice"),
+        "{error}"
+    );
+}
+
+/// Else they would seem to be of this run.
+#[test]
+fn files_that_are_not_made_this_time_do_not_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    for name in ["stream0.samples.npy", "stream1.samples.npy"] {
+        std::fs::write(file(name), "old").unwrap();
+    }
+    let options = SinkOptions {
+        output_dir: Some(dir.path().to_owned()),
+        ..SinkOptions::default()
+    };
+    read(&Sender::whole().sent, options).unwrap();
+    assert!(!file("stream0.samples.npy").exists() && file("stream0.npy").exists());
+    // This capture has no such stream.
+    assert!(file("stream1.samples.npy").exists());
 }
 
 #[test]
