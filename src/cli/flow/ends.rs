@@ -8,8 +8,8 @@ use karoo_flow::adapters::{Address, Stop};
 use karoo_flow::{Graph, NodeId};
 
 use crate::cli::{Failure, NewFile, is_pipe, is_stdout};
-use crate::net::is_stdin;
 use crate::flow::{PortReader, PortWriter, open};
+use crate::net::is_stdin;
 use crate::ports::{KeptPorts, PORT_SCHEME, PortAddress};
 
 /// Bytes that are written to a file at once.
@@ -38,7 +38,9 @@ impl End {
     pub fn is_stdin(&self) -> bool {
         match self {
             End::Plain(Address::Standard) => true,
-            end => end.file().is_some_and(|path| is_pipe(path) && is_stdin(path)),
+            end => end
+                .file()
+                .is_some_and(|path| is_pipe(path) && is_stdin(path)),
         }
     }
 

@@ -78,7 +78,9 @@ pub fn executor(graph: &Graph, settings: Settings, of_plan: bool) -> Result<Exec
                 .take_while(|block| *block > 0);
             if let Some(block) = shorter.find(|&block| Executor::new(graph, with(block)).is_ok()) {
                 stuck.text += &match of_plan {
-                    true => format!("; make the plan anew with --block {block}, with which it runs"),
+                    true => {
+                        format!("; make the plan anew with --block {block}, with which it runs")
+                    }
                     false => format!("; it runs with --block {block}"),
                 };
             }

@@ -206,7 +206,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         last = telemetry;
     }
     // Also of a run that failed.
-    let last = outcome.as_ref().ok().map(|outcome| &outcome.telemetry).or(last.as_ref());
+    let last = outcome
+        .as_ref()
+        .ok()
+        .map(|outcome| &outcome.telemetry)
+        .or(last.as_ref());
     let mut table_ended = Ok(());
     if let Some((mut table, last)) = table.zip(last) {
         table.add(last);

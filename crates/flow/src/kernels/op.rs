@@ -303,7 +303,7 @@ pub(crate) enum Op<R> {
         context: usize,
     },
     /// Every `by`-th sample in its place, and zeros between.
-    Part {
+    Spaced {
         d: R,
         a: R,
         by: usize,

@@ -101,7 +101,7 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
                 }
             }
         })),
-        Op::Part { d, a, by } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+        Op::Spaced { d, a, by } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
             let samples = inputs.get::<T>(*a).chunks(d.len * by);
             for (out, a) in out.chunks_mut(d.len * by).zip(samples) {
                 out.fill(0);

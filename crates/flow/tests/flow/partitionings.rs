@@ -59,7 +59,8 @@ impl<'g> Wires<'g> {
             244.. => {
                 let constant = g.constant(Type::F32, factor);
                 let by = 2 + u64::from(b % 3);
-                self.real.push(tame(x + constant.repeat(by) - constant.up(by)));
+                self.real
+                    .push(tame(x + constant.repeat(by) - constant.up(by)));
                 if !self.slow.is_empty() {
                     let sum = pick(&self.slow, a) + constant.down(by);
                     self.slow.push(tame(sum));

@@ -28,7 +28,7 @@ impl<R: Copy> Op<R> {
             | Down { d, a, .. }
             | Compact { d, a, .. }
             | Expand { d, a, .. }
-            | Part { d, a, .. }
+            | Spaced { d, a, .. }
             | Up { d, a, .. } => (Some(*d), vec![*a]),
             Recall { d, .. } | Count { d, .. } => (Some(*d), vec![]),
             Chain {
@@ -269,7 +269,7 @@ impl<R: Copy> Op<R> {
                 a: f(a),
                 context,
             },
-            Part { d, a, by } => Part {
+            Spaced { d, a, by } => Spaced {
                 d: f(d),
                 a: f(a),
                 by,

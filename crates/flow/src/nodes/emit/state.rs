@@ -111,7 +111,7 @@ pub(in super::super) fn up(
     }
     let by = by as usize;
     let mut up = |d: Reg, a: Reg| match of_constant {
-        true => code.push(Op::Part { d, a, by }),
+        true => code.push(Op::Spaced { d, a, by }),
         false => code.push(Op::Up { d, a, by, zeros }),
     };
     up(out.re, inputs[0].re);
