@@ -282,7 +282,7 @@ mod tests {
             statistics(spectra, channels.clone()).kurtosis_flags(1, &config.outputs[0])
         };
         assert_eq!(flags(2, "1"), None);
-        assert!(flags(spectra, "4/3").is_some());
+        assert!(flags(spectra, "4/3").is_some() && flags(spectra, "3/2").is_some());
         assert_eq!((flags(spectra, "2"), flags(spectra, "16")), (None, None));
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::super::super::leap::FAR;
 use super::*;
 
 /// The engine leaves a lane behind, which then gets its first heaps, and moves the window only
@@ -79,20 +80,105 @@ fn the_first_heaps_wait_for_a_slow_engine() {
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_slow", &memory, 0);
     let pool = frames("rx_slow", 1);
     let mbuf = heap(&pool, 1000 * recv().chunk_samples as u64);
-    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
+    let times = PhaseTimes::new("rx", None);
+    let mut timer = PhaseTimer::start(times.clone());
+    let mut first = |placer: &mut HeapPlacer| {
+        let outcomes: Result<Vec<_>, _> = (0..CONFIRMED)
+            .map(|_| burst(placer, &mbuf, &mut timer))
+            .collect();
+        outcomes.map(|placed| placed.iter().sum::<usize>())
+    };
+    let placed = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let begun = Instant::now();
-            while begun.elapsed() < Duration::from_millis(700) {
+            // Only while it waits.
+            while times.progress() == Some(0) && !placed.load(Ordering::Acquire) {
                 thread::yield_now();
             }
             receiver.poll();
         });
-        let outcomes: Result<Vec<_>, _> = (0..CONFIRMED)
-            .map(|_| burst(&mut placer, &mbuf, &mut timer))
-            .collect();
-        assert_eq!(outcomes.map(|placed| placed.iter().sum()), Ok(1));
+        let outcome = first(&mut placer);
+        placed.store(true, Ordering::Release);
+        assert_eq!(outcome, Ok(1));
     });
+    // It would have waited for two seconds.
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_slower", &memory, 0);
+    placer.abort.set();
+    let begun = Instant::now();
+    let _no_free_chunk = first(&mut placer);
+    assert!(placer.leap_until.unwrap() >= begun + Duration::from_secs(2));
+}
+
+/// Behind a heap that was dropped, an engine that is too slow has no patience: neither where
+/// chunks leave gaps, nor without.
+#[test]
+fn dropped_heaps_end_the_patience() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let slots = memory.window().slots();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_dropped", &memory, 0);
+    let pool = frames("rx_dropped", 1);
+    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
+    assert!(memory.has_gaps());
+    placer.dropped_until = 10;
+    assert!(!placer.may_wait(9));
+    assert_eq!(placer.leap_until, None);
+    assert!(placer.may_wait(10));
+    // As many buffers as chunks of the window lack one are no sign of gaps.
+    while memory.free_chunks() > memory.all_chunks() - slots {
+        assert!(memory.has_gaps(), "{}", memory.free_chunks());
+        memory.take();
+    }
+    assert!(!memory.has_gaps());
+    placer.leap_until = None;
+    placer.newest = Some(1000);
+    let mbuf = heap(&pool, 1001 * recv().chunk_samples as u64);
+    assert_eq!(
+        burst(&mut placer, &mbuf, &mut timer),
+        Err(DropCause::NoFreeChunk)
+    );
+    assert_eq!(placer.dropped_until, 1001 + slots as u64);
+}
+
+#[test]
+fn kept_heaps_wait_for_a_while_in_a_live_receiver() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_waited", &memory, 0);
+    let pool = frames("rx_waited", 1);
+    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
+    placer.silence = Duration::ZERO;
+    assert!(!placer.has_waited(), "no heap is kept");
+    let mbuf = heap(&pool, 1000 * recv().chunk_samples as u64);
+    assert_eq!(burst(&mut placer, &mbuf, &mut timer), Ok(0));
+    assert!(placer.has_waited());
+    placer.silence = Duration::from_secs(3600);
+    assert!(!placer.has_waited());
+    placer.silence = Duration::ZERO;
+    placer.when_full = WhenFull::Wait;
+    assert!(!placer.has_waited(), "a replay's heaps depend on no clock");
+}
+
+/// Heaps that are too old tell nothing of the present time.
+#[test]
+fn old_heaps_do_not_make_kept_ones_wrong() {
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_old", &memory, 0);
+    let pool = frames("rx_old", 1);
+    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
+    let mut place = |placer: &mut HeapPlacer, chunk: u64| {
+        let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
+        burst(placer, &mbuf, &mut timer)
+    };
+    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    assert_eq!(open(&mut first, &memory, 1000), LocatedChunk::NoBuffer);
+    collect(&mut receiver);
+    placer.newest = Some(1000);
+    assert_eq!(place(&mut placer, 1000), Ok(1));
+    assert_eq!(place(&mut placer, 1000 + FAR), Ok(0));
+    for _ in 0..CONFIRMED {
+        assert_eq!(place(&mut placer, 1), Err(DropCause::TooOld));
+    }
+    assert!(!placer.leaps.is_empty());
 }
 
 /// Behind a leap, the window's room is ahead of the first heap, also while an lcore has none yet.

@@ -246,6 +246,61 @@ fn the_burst_before_the_end_is_placed() {
     assert!(matches!(receiver.poll(), Collected::End));
 }
 
+/// Who sleeps is woken when a chunk may be complete, and by the first heap after a second without
+/// any; not by what is dropped.
+#[test]
+fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
+    for (quiet, rings) in [(false, 2), (true, 3)] {
+        let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+        let name = format!("rx_bell_{quiet}");
+        let (mut lcore, mut sender) = lcore(&name, &memory, 0);
+        let pool = frames(&name, 4);
+        lcore.placer.newest = Some(0);
+        while quiet && !lcore.idle.is_quiet() {
+            lcore.idle.wait();
+        }
+        let (bell, stats) = (lcore.placer.bell.clone(), lcore.placer.stats.clone());
+        let watermarks = lcore.watermarks.clone();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| run(lcore));
+            // A burst each: a wrong timestamp, two heaps of chunk 0, and one that ends chunk 0.
+            for (before, timestamp) in (0..).zip([3, 0, 64, 2 * 256]) {
+                let mut batch: MbufBatch = MbufBatch::new();
+                batch.push(heap(&pool, timestamp)).unwrap();
+                assert_eq!(sender.enqueue(&mut batch), 1);
+                while stats.datagrams() == before && !running.is_finished() {
+                    thread::yield_now();
+                }
+            }
+            watermarks.push(Watermark::STOP).unwrap();
+        });
+        assert_eq!((stats.placed(), bell.rung()), (3, rings), "{quiet}");
+    }
+}
+
+/// Kept heaps that a watermark amid a burst tells to be right are counted.
+#[test]
+fn heaps_that_a_watermark_settles_are_counted() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (lcore, mut sender) = lcore("rx_mark", &memory, 0);
+    let pool = frames("rx_mark", 3);
+    let mut batch: MbufBatch = MbufBatch::new();
+    for heaps in 0..3 {
+        batch.push(heap(&pool, 64 * heaps)).unwrap();
+    }
+    assert_eq!(sender.enqueue(&mut batch), 3);
+    let (stats, watermarks) = (lcore.placer.stats.clone(), lcore.watermarks.clone());
+    let mark = Watermark { after: 2, floor: 0 };
+    watermarks.push(mark).unwrap();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(lcore));
+        while watermarks.push(Watermark::STOP).is_err() && !running.is_finished() {
+            thread::yield_now();
+        }
+    });
+    assert_eq!(stats.placed(), 3);
+}
+
 /// What the engine looks at needs no memory that the CPU does not read.
 #[test]
 fn heaps_that_are_looked_at_are_copied_from_their_packets() {

@@ -81,9 +81,7 @@ impl<T> Leaps<T> {
             return Settled { right, wrong };
         }
         let until = self.times[at].newest;
-        let settled = self.part(|time| time.newest <= until && time.heaps.len() > 1);
-        wrong += settled.wrong;
-        Settled { wrong, ..settled }
+        self.part(|time| time.newest <= until && time.heaps.len() > 1)
     }
 
     /// A heap of the present time came, of chunk `chunk`. Kept heaps near it are right: others have
@@ -174,6 +172,20 @@ mod tests {
         // The later two are wrong: the window could not go back from them. So is the single one.
         let right = [100, 101].into_iter().chain(0..16).collect();
         assert_eq!(leaps.keep(5000, 15), Settled { right, wrong: 3 });
+    }
+
+    #[test]
+    fn a_fifth_time_takes_the_place_of_the_smallest() {
+        let mut leaps = Leaps::default();
+        for (time, heaps) in [3, 2, 4, 3].into_iter().enumerate() {
+            for heap in 0..heaps {
+                assert_eq!(leaps.keep(time as u64 * FAR, heap), nothing(0));
+            }
+        }
+        assert_eq!(leaps.times.len(), TIMES);
+        assert_eq!(leaps.keep(9 * FAR, 77), nothing(2));
+        assert_eq!(leaps.times.len(), TIMES);
+        assert!(leaps.times.iter().all(|time| time.newest != FAR));
     }
 
     /// Also where others have told the time behind the gap.

@@ -336,7 +336,7 @@ impl HeapPlacer {
 
     /// Whether to wait for the engine, as there is no place for a heap of this chunk.
     #[cold]
-    fn may_wait(&mut self, id: u64) -> bool {
+    pub(super) fn may_wait(&mut self, id: u64) -> bool {
         if self.when_full == WhenFull::Wait {
             return true;
         }

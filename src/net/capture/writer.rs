@@ -199,6 +199,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_path_that_cannot_be_looked_at_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let of = |path: &Path| is_at(file.as_file(), path).map_err(|error| error.kind());
+        assert_eq!(of(file.path()), Ok(true));
+        assert_eq!(of(Path::new("/dev/null")), Ok(false));
+        assert_eq!(of(Path::new("/no/such/file")), Ok(false));
+        assert_eq!(
+            of(&file.path().join("x")),
+            Err(io::ErrorKind::NotADirectory)
+        );
+    }
+
+    #[test]
     fn one_run_at_a_time_writes_a_capture() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("capture.pcap");

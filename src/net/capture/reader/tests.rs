@@ -339,7 +339,12 @@ fn damage_is_an_error_with_its_place() {
     let place = file.len() as u64;
     file.extend(words(false, &[0, 0, 0x7fff_ffff, 60]));
     file.resize(file.len() + 2 * MAX_BUFFER, 0);
-    match frames(&file).unwrap_err() {
+    let error = frames(&file).unwrap_err();
+    assert!(
+        error.to_string().ends_with("editcap -r test.pcap FILE 1-1"),
+        "{error}"
+    );
+    match error {
         CaptureError::Corrupt { offset, frames, .. } => {
             assert_eq!((offset, frames), (place, 1))
         }
@@ -356,6 +361,7 @@ fn damage_is_an_error_with_its_place() {
             matches!(error, CaptureError::Corrupt { frames: 0, .. }),
             "{error}"
         );
+        assert!(error.to_string().ends_with("record it again"), "{error}");
     }
 
     let mut file = [section(false), interface(false, 1)].concat();
@@ -462,6 +468,18 @@ fn devices_are_written_in_place() {
     writer.write_frame(0, &[b"frame"]).unwrap();
     writer.finish().unwrap();
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    // A pipe's reader gets all of it.
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let read = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).unwrap().len()
+    });
+    let mut writer = CaptureWriter::create(&pipe, Precision::Nanoseconds).unwrap();
+    writer.write_frame(0, &[b"frame"]).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(read.join().unwrap(), 24 + 16 + 5);
 }
 
 proptest! {
