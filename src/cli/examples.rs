@@ -87,8 +87,8 @@ pub const SINK: &str = "\
 Examples:
   Spectra of a capture as arrays and pictures:
     karoo sink spectra.pcap --output-dir spectra
-  Ten seconds of a live stream, held against the signals of the digitiser (`karoo dsim
-  --dither-seed 1`):
+  Ten seconds of a live stream, held against the signals of the digitiser, which
+  karoo dsim sends with --dither-seed 1:
     karoo sink --interface eth0 --duration 10 --adc-sample-rate 1712M \\
       --wideband name=wideband,channels=4096,dst=239.10.0.0+7 \\
       --signals 'cw(0.2, 232e6); cw(0.1, 381e6);'";

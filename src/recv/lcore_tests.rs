@@ -278,6 +278,29 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
     }
 }
 
+/// Nothing more comes: two heaps that agree are right, and are placed after a while.
+#[test]
+fn kept_heaps_are_placed_where_nothing_follows() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (mut lcore, mut sender) = lcore("rx_alone", &memory, 0);
+    lcore.placer.silence = std::time::Duration::ZERO;
+    let pool = frames("rx_alone", 2);
+    let mut batch: MbufBatch = MbufBatch::new();
+    for timestamp in [256, 320] {
+        batch.push(heap(&pool, timestamp)).unwrap();
+    }
+    assert_eq!(sender.enqueue(&mut batch), 2);
+    let (stats, watermarks) = (lcore.placer.stats.clone(), lcore.watermarks.clone());
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(lcore));
+        while stats.placed() == 0 && !running.is_finished() {
+            thread::yield_now();
+        }
+        watermarks.push(Watermark::STOP).unwrap();
+    });
+    assert_eq!(stats.placed(), 2);
+}
+
 /// Kept heaps that a watermark amid a burst tells to be right are counted.
 #[test]
 fn heaps_that_a_watermark_settles_are_counted() {

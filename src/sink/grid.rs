@@ -72,8 +72,8 @@ impl Known {
 impl Grid {
     /// The grid of timestamps in ascending order, and whether it is the one that is asked for. A
     /// few timestamps may be wrong: it is one that nearly all are on that can be on any. The one
-    /// that is asked for is tried first, if it is that of distances, then that of wideband, then the
-    /// longest distance.
+    /// that is asked for is tried first, if it is that of distances, then that of wideband, then
+    /// the longest distance.
     pub(super) fn find(batches: &[u64], known: Known) -> (Self, bool) {
         let asked = known.asked.and_then(|samples| Self::fits(batches, samples));
         let asked = asked.filter(|(grid, _)| grid.is_that_of_distances(batches));

@@ -12,6 +12,7 @@ mod power;
 mod report;
 mod shape;
 mod track;
+mod verdict;
 
 pub use check::{Asked, CheckedSpectra, Checker, Inlet};
 pub use lcore::{Seen, Shown, SinkLcore, SinkParts};

@@ -1,9 +1,9 @@
 //! Power of each channel of a stream, for those who look at it while it comes.
 
+use dsp::OutputBits;
 use ground::N_POL;
 
 use super::shape::Shape;
-use super::track::add_power;
 
 /// Powers of a stream since they were last taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,6 +115,32 @@ impl PowerSums {
         self.channels.fill(Default::default());
         Some(powers)
     }
+}
+
+/// Adds |x|² of bytes that begin at byte `at` of a heap.
+pub(super) fn add_power(
+    payload: &[u8],
+    at: u64,
+    bits: OutputBits,
+    (power, jones): &mut ([u64; N_POL], u64),
+) {
+    let bytes = bits.jones_bytes();
+    for (i, &byte) in payload.iter().enumerate() {
+        let place = (at as usize + i) % bytes;
+        power[place * N_POL / bytes] += parts(byte, bits)
+            .map(|x| u64::from(x.unsigned_abs()).pow(2))
+            .sum::<u64>();
+        *jones += u64::from(place == 0);
+    }
+}
+
+/// The real and imaginary parts in a byte: one of 8 bits, or both of 4, the real one first.
+pub(super) fn parts(byte: u8, bits: OutputBits) -> impl Iterator<Item = i8> {
+    let (first, second) = match bits {
+        OutputBits::Eight => (byte as i8, None),
+        OutputBits::Four => (byte as i8 >> 4, Some((byte << 4) as i8 >> 4)),
+    };
+    std::iter::once(first).chain(second)
 }
 
 #[cfg(test)]

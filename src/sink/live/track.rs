@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use dsp::OutputBits;
 use ground::{N_POL, Timestamp, counted};
 use spead::SpectraRepr;
 
-use super::power::{ChannelPowers, PowerSums};
+use super::power::{ChannelPowers, PowerSums, add_power};
 use super::shape::Shape;
+use super::verdict::push_problems;
 use crate::sink::counts::is_of;
 use crate::sink::grid::ranges_before;
 use crate::sink::layout::gcd;
@@ -514,78 +514,7 @@ impl Tracker {
         }
         self.judge_oldest(all_came);
         let mut report = self.report();
-        let mut problem = |n: u64, noun: &str, [one, many]: [&str; 2]| {
-            if n > 0 {
-                let what = if n == 1 { one } else { many };
-                report.problems.push(format!("{} {what}", counted(n, noun)));
-            }
-        };
-        problem(
-            report.incomplete_heaps,
-            "heap",
-            ["lacks packets", "lack packets"],
-        );
-        problem(
-            report.missing_heaps,
-            "heap",
-            [
-                "of a received batch is missing",
-                "of received batches are missing",
-            ],
-        );
-        problem(
-            report.duplicate_packets,
-            "packet",
-            [
-                "came twice, or does not fit its heap",
-                "came twice, or do not fit their heap",
-            ],
-        );
-        problem(
-            report.duplicate_heap_packets,
-            "packet",
-            [
-                "belongs to a second heap of the same timestamp and substream",
-                "belong to second heaps of the same timestamp and substream",
-            ],
-        );
-        problem(
-            report.wrong_size_packets,
-            "packet",
-            [
-                "belongs to a heap of an unknown or wrong size",
-                "belong to heaps of an unknown or wrong size",
-            ],
-        );
-        problem(
-            report.bad_timestamp_packets,
-            "packet",
-            [
-                "has a timestamp that is no multiple of the batch",
-                "have timestamps that are no multiples of the batch",
-            ],
-        );
-        problem(
-            report.misplaced_packets,
-            "packet",
-            [
-                "has an F-engine number, first channel or heap count that is not its destination's",
-                "have an F-engine number, first channel or heap count that is not their destination's",
-            ],
-        );
-        problem(
-            report.packets_after_stop,
-            "packet",
-            ["follows the stop heap", "follow the stop heap"],
-        );
-        problem(
-            report.late_packets,
-            "packet",
-            [
-                "came after four later batches",
-                "came after four later batches",
-            ],
-        );
+        push_problems(&mut report);
         if report.heaps == 0 {
             report.problems.push("no heap came".to_owned());
         }
@@ -606,32 +535,6 @@ impl Tracker {
         }
         report
     }
-}
-
-/// Adds |x|² of bytes that begin at byte `at` of a heap.
-pub(super) fn add_power(
-    payload: &[u8],
-    at: u64,
-    bits: OutputBits,
-    (power, jones): &mut ([u64; N_POL], u64),
-) {
-    let bytes = bits.jones_bytes();
-    for (i, &byte) in payload.iter().enumerate() {
-        let place = (at as usize + i) % bytes;
-        power[place * N_POL / bytes] += parts(byte, bits)
-            .map(|x| u64::from(x.unsigned_abs()).pow(2))
-            .sum::<u64>();
-        *jones += u64::from(place == 0);
-    }
-}
-
-/// The real and imaginary parts in a byte: one of 8 bits, or both of 4, the real one first.
-pub(super) fn parts(byte: u8, bits: OutputBits) -> impl Iterator<Item = i8> {
-    let (first, second) = match bits {
-        OutputBits::Eight => (byte as i8, None),
-        OutputBits::Four => (byte as i8 >> 4, Some((byte << 4) as i8 >> 4)),
-    };
-    std::iter::once(first).chain(second)
 }
 
 #[cfg(test)]

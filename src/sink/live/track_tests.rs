@@ -1,3 +1,6 @@
+use dsp::OutputBits;
+
+use super::super::power::parts;
 use super::*;
 
 const SHAPE: Shape = Shape {

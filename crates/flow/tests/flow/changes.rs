@@ -88,7 +88,7 @@ fn graph() -> Graph {
         g.partition(0);
         let level = g.constant(Type::F32, 0.75).named("level");
         let vector = g.constant(Type::F32.vector(3), [1, 2, 3]).named("vector");
-        let halved = (looped.down(2) * level.down(2)).repeat(2);
+        let halved = (x.down(2) * level.down(2)).repeat(2);
         let rates = x + level.repeat(3) + level.up(3) + halved;
         (rates, vector.repeat(5) + vector.up(4) * x)
     });
