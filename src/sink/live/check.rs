@@ -10,7 +10,8 @@ use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::track::{KeptHeap, parts};
+use super::power::parts;
+use super::track::KeptHeap;
 use crate::config::OutputConfig;
 use crate::model::Model;
 use crate::sim::{DigitiserConfig, Windows, progress};
