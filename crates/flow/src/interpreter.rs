@@ -275,3 +275,14 @@ pub(crate) fn periods(graph: &Graph) -> Result<Vec<u64>, String> {
     all.map(|placed| placed.rate.map_or(Ok(1), period))
         .collect()
 }
+
+/// Ticks after which what nodes do begins anew, of which steps must be whole multiples: the periods
+/// of all, and that in which `up` puts out one number of a constant, which has no period itself.
+pub(crate) fn turns(graph: &Graph, periods: &[u64]) -> Vec<u64> {
+    let ups = graph.nodes().iter().zip(periods).filter(|(placed, _)| {
+        let mut from = placed.from.iter();
+        placed.node.kind() == "up" && from.any(|source| graph.node(source.node).node.constant())
+    });
+    let ups = ups.map(|(placed, period)| period.saturating_mul(placed.node.ratio().num()));
+    periods.iter().copied().chain(ups).collect()
+}

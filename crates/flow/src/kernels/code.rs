@@ -132,8 +132,6 @@ pub struct Code {
     /// The bits of runs that are the same for ever.
     pub(crate) constants: Vec<Option<Arc<[u64]>>>,
     pub(crate) ops: Vec<Op<Reg>>,
-    /// Constants that may change, as far as a condition leaves samples.
-    present: Vec<Reg>,
     /// What may change while it runs.
     pub(crate) changeable: Vec<Changeable>,
     /// The number of the present node's parameter, if its numbers may change.
@@ -225,14 +223,12 @@ impl Code {
             return reg;
         };
         self.context = Some(context);
-        let present = self.make(scalar, len, |d| Op::Compact { d, a: reg, context });
-        self.present.push(present);
-        present
+        self.make(scalar, len, |d| Op::Compact { d, a: reg, context })
     }
 
-    /// Whether a run has as many samples of a constant as its reader makes.
+    /// Whether a run is of a constant: it has as many samples as its reader makes.
     pub(crate) fn is_constant(&self, reg: Reg) -> bool {
-        self.constants[reg.0 as usize].is_some() || self.present.contains(&reg)
+        self.constants[reg.0 as usize].is_some()
     }
 
     /// Whether the numbers of a run may change.

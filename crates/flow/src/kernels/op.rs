@@ -302,7 +302,7 @@ pub(crate) enum Op<R> {
         a: R,
         context: usize,
     },
-    /// Every `by`-th sample in its place, and zeros between.
+    /// Every `by`-th sample in its place, and zeros between. Steps begin with a sample.
     Spaced {
         d: R,
         a: R,

@@ -160,7 +160,7 @@ impl Model {
     fn grouped(graph: &Graph, costs: &Costs, groups: &Groups) -> Result<Model, Problems> {
         let fault = |text: String| Problems::one(Cause::Limit, graph.name(), text);
         let periods = crate::interpreter::periods(graph).map_err(fault)?;
-        let round = periods
+        let round = crate::interpreter::turns(graph, &periods)
             .iter()
             .try_fold(1u128, |round, &period| {
                 let round = round / gcd(round, period.into()) * u128::from(period);

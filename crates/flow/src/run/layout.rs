@@ -162,7 +162,8 @@ impl Layout {
     pub fn of(graph: &Graph, settings: &Settings) -> Result<Layout, Problems> {
         let fault = |text| Problems::one(Cause::Limit, graph.name(), text);
         let periods = crate::interpreter::periods(graph).map_err(fault)?;
-        let round = common(&periods).map_err(fault)?;
+        let turns = crate::interpreter::turns(graph, &periods);
+        let round = common(&turns).map_err(fault)?;
         let (parts, place) = places(graph, settings)?;
         let changeable = changeable(graph, &settings.changeable)?;
         let mut laying = Laying {
