@@ -19,15 +19,42 @@ pub(super) fn rest(count: u64, feng_id: u64) -> u64 {
     (count % INTERFACE).abs_diff(feng_id)
 }
 
-/// What all steps between counts of one interface have in common, if there are any.
+/// What steps between counts of one interface have in common, if there are any; damaged counts
+/// left out.
 pub(super) fn step(counts: &[u64]) -> Option<u64> {
-    let mut least = BTreeMap::new();
-    let mut step = 0;
+    let mut interfaces: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for &count in counts {
-        let first = *least.entry(count / INTERFACE).or_insert(count);
-        step = gcd(step, count.abs_diff(first));
+        interfaces.entry(count / INTERFACE).or_default().push(count);
+    }
+    let mut step = 0;
+    for counts in interfaces.values_mut() {
+        keep_usual(counts);
+        let steps = counts.iter().map(|count| count.abs_diff(counts[0]));
+        step = steps.fold(step, gcd);
     }
     (step > 0).then_some(step)
+}
+
+/// Sorts numbers that are a multiple of something apart, and leaves out repeated and damaged ones:
+/// up to an eighth, which are not whole steps of the most frequent length from the others.
+pub(super) fn keep_usual(numbers: &mut Vec<u64>) {
+    numbers.sort_unstable();
+    numbers.dedup();
+    let most_frequent = |of: &mut dyn Iterator<Item = u64>| {
+        let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+        of.for_each(|number| *seen.entry(number).or_default() += 1);
+        seen.into_iter().rev().max_by_key(|&(_, times)| times)
+    };
+    let mut steps = numbers.windows(2).map(|pair| pair[1] - pair[0]);
+    let Some((step, 2..)) = most_frequent(&mut steps) else {
+        return;
+    };
+    let mut places = numbers.iter().map(|number| number % step);
+    if let Some((place, times)) = most_frequent(&mut places)
+        && times * 8 >= numbers.len() * 7
+    {
+        numbers.retain(|number| number % step == place);
+    }
 }
 
 /// Counts that are left out between the first and the last of each interface, of which every one
@@ -63,6 +90,19 @@ mod tests {
         assert_eq!(step(&counts), Some(80));
         assert_eq!(left_out(&counts, 80), 3 * 2);
         assert_eq!((step(&counts[..1]), left_out(&counts[..1], 80)), (None, 0));
+    }
+
+    #[test]
+    fn damaged_counts_are_left_out() {
+        let mut counts: Vec<u64> = (0..16).map(|heap| 3 + 80 * heap).collect();
+        for damaged in [0, 5, 15] {
+            counts[damaged] ^= 1 << damaged;
+        }
+        counts.extend((16..24).map(|heap| 3 + 80 * heap));
+        assert_eq!(step(&counts), Some(80));
+        // More than an eighth are not damaged.
+        assert_eq!(step(&[0, 80, 81, 160, 161, 240]), Some(1));
+        assert_eq!(step(&[5, 5]), None);
     }
 
     /// The second heap's count is beyond those of the first interface.

@@ -67,7 +67,10 @@ impl Arrived {
         for (number, mut sub) in found {
             let fits = |count| array_size.is_none_or(|size| is_of(count, number, size));
             let own = |count: &&u64| !taken.contains(*count) && fits(**count);
-            let frequent = sub.packets * LEAST_SHARE >= most && sub.counts.iter().any(|c| own(&c));
+            // Without the array's size, one heap alone may be of a damaged packet.
+            let least = if array_size.is_some() { 1 } else { 2 };
+            let frequent = sub.packets * LEAST_SHARE >= most
+                && sub.counts.iter().filter(own).take(least).count() == least;
             if engines.is_empty() || frequent {
                 taken.extend(sub.counts.iter().copied());
                 sub.settle(number);
@@ -94,7 +97,9 @@ pub(super) fn by_engine(
         for (&number, sub) in &engines {
             numbers.insert(number);
             let rests = sub.counts.iter().map(|&count| counts::rest(count, number));
-            *common = rests.fold(*common, gcd);
+            let mut rests: Vec<u64> = rests.collect();
+            counts::keep_usual(&mut rests);
+            *common = rests.into_iter().fold(*common, gcd);
         }
         routes.push((route, engines, arrived.control));
     }

@@ -138,7 +138,7 @@ pub struct StreamReport {
     pub wrong_size_packets: u64,
     /// Packets with a timestamp that is no multiple of the batch.
     pub bad_timestamp_packets: u64,
-    /// Packets with another F-engine number or first channel than their destination's.
+    /// Packets with another F-engine number, first channel or heap count than their destination's.
     pub misplaced_packets: u64,
     /// Packets of batches that later ones had closed already, on an interface.
     pub late_packets: u64,

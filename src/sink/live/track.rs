@@ -22,6 +22,8 @@ use crate::sink::{Kind, StreamReport};
 const OPEN: usize = 4;
 /// Power is added up of one batch in so many.
 const POWER_EVERY: u64 = 8;
+/// Stop heaps of a substream that are remembered before its engine is known.
+const EARLY: usize = 1024;
 
 /// A heap that is whole, with all its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ pub struct Tracker {
     step: u64,
     stopped: Vec<bool>,
     /// Heap counts of stop heaps that came before it was known whose they are.
-    early_stops: Vec<Option<u64>>,
+    early_stops: Vec<Vec<u64>>,
     described: Vec<bool>,
     /// Since the last packet in time: batches of which only late packets came, and which
     /// substreams had some.
@@ -114,7 +116,7 @@ impl Tracker {
             judged: None,
             step: 0,
             stopped: vec![false; substreams],
-            early_stops: vec![None; substreams],
+            early_stops: vec![Vec::new(); substreams],
             behind: BTreeMap::new(),
             begins_anew: false,
             went_back: 0,
@@ -171,7 +173,9 @@ impl Tracker {
                 self.shape = self.shape.or_else(|| Shape::described(dst, descriptors));
             }
             Kind::Stop(count) => {
-                self.early_stops[sub] = self.first_seen.is_none().then_some(*count);
+                if self.first_seen.is_none() && self.early_stops[sub].len() < EARLY {
+                    self.early_stops[sub].push(*count);
+                }
                 self.counts.stop_heaps += 1;
                 self.counts.stopped_substreams += u64::from(!self.stopped[sub]);
                 self.stopped[sub] = true;
@@ -191,12 +195,14 @@ impl Tracker {
     /// Takes stop heaps back that turn out to be another engine's, now that this one is known.
     fn know_engine(&mut self) {
         for sub in 0..self.destinations.len() {
-            let foreign = self.early_stops[sub].is_some_and(|count| !self.may_count(count));
-            if foreign && self.stopped[sub] {
+            let early = std::mem::take(&mut self.early_stops[sub]);
+            let own = early.iter().filter(|count| self.may_count(**count)).count();
+            let foreign = (early.len() - own) as u64;
+            self.counts.misplaced_packets += foreign;
+            self.counts.stop_heaps -= foreign;
+            if foreign > 0 && own == 0 && self.stopped[sub] {
                 self.stopped[sub] = false;
                 self.counts.stopped_substreams -= 1;
-                self.counts.misplaced_packets += 1;
-                self.counts.stop_heaps -= 1;
             }
         }
     }
