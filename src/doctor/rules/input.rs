@@ -192,8 +192,17 @@ impl Line {
         if all.len() < ENOUGH {
             return None;
         }
-        // Slopes over half of the heaps, and their median, which strays do not move.
-        let pairs = all.iter().zip(&all[all.len() / 2..]);
+        // Where a digitiser begins anew, long distances straddle that; else they are more exact.
+        let lines = [2, 8, 32].map(|part| Self::over(all, (all.len() / part).max(1), drift));
+        let near = |line: &Self| all.iter().filter(|heap| line.is_near(**heap)).count();
+        let lines = lines.into_iter().flatten().map(|line| (near(&line), line));
+        let best = lines.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        best.and_then(|(near, line)| (2 * near >= all.len()).then_some(line))
+    }
+
+    /// The line by slopes over so many heaps: by their median, which strays do not move.
+    fn over(all: &[(u64, f64)], distance: usize, drift: f64) -> Option<Self> {
+        let pairs = all.iter().zip(&all[distance..]);
         let pairs = pairs.filter(|(from, to)| to.1 > from.1);
         let slope = |(from, to): (&(u64, f64), &(u64, f64))| {
             let samples = wrapped(to.0, from.0) as f64;
@@ -214,8 +223,7 @@ impl Line {
         let mut ahead: Vec<_> = all.iter().map(|heap| line.ahead(*heap)).collect();
         ahead.sort_by(f64::total_cmp);
         line.unix -= ahead[ahead.len() / 2];
-        let near = all.iter().filter(|heap| line.is_near(**heap)).count();
-        (2 * near >= all.len()).then_some(line)
+        Some(line)
     }
 
     /// Seconds by which a heap comes too soon.
