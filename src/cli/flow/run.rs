@@ -190,6 +190,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
                 }
                 thread::sleep(LOOK);
             }
+            // A run that ended before it was looked at.
+            let handle = handle.or_else(|| newest.try_recv().ok());
             (serving, handle.map(|handle| handle.telemetry()))
         });
         let outcome = go(graph, &executor, &inputs, &outputs, &stop, |handle| {
