@@ -1,7 +1,7 @@
 //! One rx lcore, whose queue and window the test holds.
 
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dpdk::{Device, Eal, Mbuf, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
 use dsp::SampleBits;
@@ -261,6 +261,7 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
         }
         let (bell, stats) = (lcore.placer.bell.clone(), lcore.placer.stats.clone());
         let watermarks = lcore.watermarks.clone();
+        let begun = Instant::now();
         thread::scope(|scope| {
             let running = scope.spawn(|| run(lcore));
             // A burst each: a wrong timestamp, two heaps of chunk 0, and one that ends chunk 0.
@@ -274,7 +275,10 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
             }
             watermarks.push(Watermark::STOP).unwrap();
         });
-        assert_eq!((stats.placed(), bell.rung()), (3, rings), "{quiet}");
+        assert_eq!(stats.placed(), 3);
+        // Held up for a second between two bursts, this thread makes the lcore quiet once more.
+        let held_up = u64::from(begun.elapsed() >= Duration::from_secs(1));
+        assert!((rings..=rings + held_up).contains(&bell.rung()), "{quiet}");
     }
 }
 
@@ -283,7 +287,7 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
 fn kept_heaps_are_placed_where_nothing_follows() {
     let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (mut lcore, mut sender) = lcore("rx_alone", &memory, 0);
-    lcore.placer.silence = std::time::Duration::ZERO;
+    lcore.placer.silence = Duration::ZERO;
     let pool = frames("rx_alone", 2);
     let mut batch: MbufBatch = MbufBatch::new();
     for timestamp in [256, 320] {
