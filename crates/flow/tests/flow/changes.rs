@@ -372,7 +372,9 @@ fn what_cannot_be_changed_is_refused_with_the_way_out() {
         ..Settings::default()
     };
     let executor = Executor::new(&graph, settings).unwrap();
-    let writers = graph.outputs().map(|_| Box::new(std::io::sink()) as Box<dyn Write>);
+    let writers = graph
+        .outputs()
+        .map(|_| Box::new(std::io::sink()) as Box<dyn Write>);
     let run = executor
         .prepare(vec![Box::new(Ones)], writers.collect())
         .unwrap();
