@@ -7,7 +7,7 @@ use std::path::Path;
 use ground::{N_POL, SampleClock, Timestamp};
 use spead::DigitiserHeap;
 
-use crate::net::{CaptureError, CaptureReader, Datagram};
+use crate::net::{CaptureError, CaptureReader, Datagram, is_read_once};
 
 /// Frames looked at.
 const SCAN_FRAMES: u64 = 65536;
@@ -71,10 +71,11 @@ impl CaptureScan {
     pub fn new(path: &Path) -> Result<Self, ScanError> {
         // A missing file is the reader's to name.
         let name = || path.display().to_string();
-        match std::fs::metadata(path).map(|meta| meta.file_type()) {
-            Ok(kind) if kind.is_dir() => return Err(ScanError::Folder(name())),
-            Ok(kind) if !kind.is_file() => return Err(ScanError::NotAFile(name())),
-            _ => {}
+        if path.is_dir() {
+            return Err(ScanError::Folder(name()));
+        }
+        if is_read_once(path) {
+            return Err(ScanError::NotAFile(name()));
         }
         let mut reader = CaptureReader::open(path)?;
         let mut by_length: HashMap<usize, Seen> = HashMap::new();

@@ -14,7 +14,9 @@ pub mod flow_table;
 pub mod frame;
 pub mod igmp;
 
-pub use capture::{CaptureError, CaptureReader, CaptureWriter, Frame, is_stdin, is_stdout};
+pub use capture::{
+    CaptureError, CaptureReader, CaptureWriter, Frame, is_read_once, is_stdin, is_stdout,
+};
 pub use endpoint::{EndpointError, format_endpoints, parse_endpoints};
 pub use flow_table::{FlowTable, SteerError};
 pub use frame::{Datagram, FrameError, HeaderTemplate, MacAddr};

@@ -40,21 +40,22 @@ pub(super) fn step(counts: &[u64]) -> Option<u64> {
 pub(super) fn keep_usual(numbers: &mut Vec<u64>) {
     numbers.sort_unstable();
     numbers.dedup();
-    let most_frequent = |of: &mut dyn Iterator<Item = u64>| {
-        let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
-        of.for_each(|number| *seen.entry(number).or_default() += 1);
-        seen.into_iter().rev().max_by_key(|&(_, times)| times)
-    };
-    let mut steps = numbers.windows(2).map(|pair| pair[1] - pair[0]);
-    let Some((step, 2..)) = most_frequent(&mut steps) else {
+    let steps = numbers.windows(2).map(|pair| pair[1] - pair[0]);
+    let Some((step, 2..)) = most_frequent(steps) else {
         return;
     };
-    let mut places = numbers.iter().map(|number| number % step);
-    if let Some((place, times)) = most_frequent(&mut places)
+    if let Some((rest, times)) = most_frequent(numbers.iter().map(|number| number % step))
         && times * 8 >= numbers.len() * 7
     {
-        numbers.retain(|number| number % step == place);
+        numbers.retain(|number| number % step == rest);
     }
+}
+
+/// The most frequent number, the least of several, and how often it is there.
+pub(super) fn most_frequent(numbers: impl Iterator<Item = u64>) -> Option<(u64, usize)> {
+    let mut times: BTreeMap<u64, usize> = BTreeMap::new();
+    numbers.for_each(|number| *times.entry(number).or_default() += 1);
+    times.into_iter().rev().max_by_key(|&(_, times)| times)
 }
 
 /// Counts that are left out between the first and the last of each interface, of which every one

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ground::Timestamp;
 
+use super::counts::most_frequent;
 use super::layout::gcd;
 
 /// More ranges of the wire than engines run for: 42 years at 1712 MHz.
@@ -121,14 +122,9 @@ impl Grid {
     fn is_that_of_distances(self, batches: &[u64]) -> bool {
         let on = batches.iter().filter(|&t| t % self.samples == self.rest);
         let on: Vec<u64> = on.copied().collect();
-        let mut counts = BTreeMap::new();
-        for pair in on.windows(2) {
-            *counts.entry(pair[1] - pair[0]).or_insert(0) += 1;
-        }
-        let common = counts.keys().copied().fold(0, gcd);
-        let most = counts
-            .into_iter()
-            .max_by_key(|&(distance, count)| (count, Reverse(distance)));
+        let distances = || on.windows(2).map(|pair| pair[1] - pair[0]);
+        let common = distances().fold(0, gcd);
+        let most = most_frequent(distances());
         let Some((most, _)) = most.filter(|&(most, _)| most != self.samples) else {
             return true;
         };
@@ -176,14 +172,7 @@ fn distances(batches: &[u64], known: Known) -> BTreeSet<u64> {
 
 /// What most timestamps leave when they are divided by `samples`, and how many.
 fn most_frequent_rest(batches: &[u64], samples: u64) -> (u64, usize) {
-    let mut rests = BTreeMap::new();
-    for t in batches {
-        *rests.entry(t % samples).or_insert(0) += 1;
-    }
-    let most = rests
-        .into_iter()
-        .max_by_key(|&(rest, count)| (count, Reverse(rest)));
-    most.unwrap_or_default()
+    most_frequent(batches.iter().map(|t| t % samples)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use dsp::synthesis::SynthesisError;
 use spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
 
 use crate::config::{ConfigError, SynthesisOptions};
-use crate::net::{CaptureError, CaptureReader, Datagram};
+use crate::net::{CaptureError, CaptureReader, Datagram, is_read_once};
 
 pub use report::{SinkReport, StreamReport, SynthesisReport};
 
@@ -169,22 +169,13 @@ fn substreams_divide(channels: u64, substreams: u64) -> bool {
     channels > 0 && channels.checked_rem(substreams) == Some(0)
 }
 
-/// Refuses what cannot be read twice: a pipe waits for ever for whoever is to write it again, and
-/// a terminal has nothing more.
-fn check_file(capture: &Path) -> Result<(), SinkError> {
-    // The reader says what is wrong with a file that is not there, and with a folder.
-    let special = std::fs::metadata(capture).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-    match special {
-        true => Err(SinkError::NotAFile(capture.display().to_string())),
-        false => Ok(()),
-    }
-}
-
 /// Reads a capture's streams, checks them, and writes arrays and pictures if there is a folder for
 /// them.
 pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkError> {
     options.check()?;
-    check_file(capture)?;
+    if is_read_once(capture) {
+        return Err(SinkError::NotAFile(capture.display().to_string()));
+    }
     let (layouts, mut report) = layout::survey(capture, options)?;
     output::spare(capture, &layouts, options)?;
     output::remove_old(capture, &layouts, options)?;

@@ -265,3 +265,29 @@ impl<'a> Input<'a> {
         &self.pols[usize::from(self.pols[1].count > self.pols[0].count)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The heaps behind the jump are the most.
+    #[test]
+    fn the_line_is_that_of_most_heaps_where_a_digitiser_begins_anew() {
+        const STEP: u64 = 10_000;
+        for from in [0, 1 << 40] {
+            let heap = |at: u64| {
+                let timestamp = if at < 40 {
+                    (1000 + at) * STEP
+                } else {
+                    from + at * STEP
+                };
+                (timestamp, at as f64 * 0.1)
+            };
+            let all: Vec<_> = (0..100).map(heap).collect();
+            let line = Line::of(&all, 0.0).unwrap();
+            assert!((line.rate / 1e5 - 1.0).abs() < 1e-9, "{}", line.rate);
+            let near = all.iter().filter(|heap| line.is_near(**heap)).count();
+            assert_eq!(near, 60);
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod reader;
 mod writer;
 
 use std::io;
+use std::path::Path;
 
 pub use reader::{CaptureReader, Frame};
 pub use writer::{CaptureWriter, Precision, is_stdin, is_stdout};
@@ -107,6 +108,13 @@ pub enum CaptureError {
         /// Bytes in the frame.
         len: usize,
     },
+}
+
+/// Whether a path leads to what can be read only once: a pipe waits for ever for whoever is to
+/// write it again, and a terminal has nothing more.
+pub fn is_read_once(path: &Path) -> bool {
+    // The reader says what is wrong with a file that is not there, and with a folder.
+    std::fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
 /// What can be done about a capture that is damaged behind so many frames.
