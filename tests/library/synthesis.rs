@@ -2,6 +2,7 @@
 //! precision, and by the CPU backend with 8 bits.
 
 use std::f64::consts::TAU;
+use std::path::Path;
 use std::sync::Arc;
 
 use dsp::delay::DelayModels;
@@ -20,7 +21,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spead::{Descriptor, SpectraRepr, descriptor, spectra};
 
-use crate::support::{contents, output_chunk, output_config, view};
+use crate::support::{array, contents, output_chunk, output_config, view};
 
 const CHANNELS: usize = 64;
 /// So that rounding to integers is far below what is tested.
@@ -420,10 +421,8 @@ fn captured_heaps_become_samples_again() {
     let of = stream.synthesis.as_ref().expect("samples");
     assert_eq!((of.batches, of.step), (last as u64, 1));
     assert_eq!(of.first_timestamp, first + start as i64);
-    let bytes = std::fs::read(&of.file).expect("an array");
-    let npy = npyz::NpyFile::new(&bytes[..]).expect("a header");
-    assert_eq!(npy.shape(), [of.samples, 2]);
-    let got: Vec<f32> = npy.into_vec().expect("data");
+    let (shape, got) = array::<f32>(Path::new(&of.file));
+    assert_eq!(shape, [of.samples, 2]);
     assert!(got.len() > 50_000);
     // Phases count from time 0: bytes are the same at both times because a heap has whole turns.
     assert_eq!(start / config.spectrum_samples() as u64 % 32, 0);

@@ -115,6 +115,55 @@ fn outputs_keep_what_they_have_until_all_else_is_in_order() {
     );
 }
 
+/// Each port would have some of the samples.
+#[test]
+fn a_standard_stream_is_for_one_port() {
+    let room = Room::new();
+    let two = room.with("two.toml", TWO);
+    let both = TWO.replace(
+        "gain = 0.5\nfrom = [\"x\"]",
+        "gain = 0.5\nfrom = [\"sum\"]\n\n[[node]]\npath = \"y\"\nkind = \"input\"\nof = \"f32\"\n\n\
+         [[node]]\npath = \"sum\"\nkind = \"sum\"\nsigns = \"+-\"\nfrom = [\"x\", \"y\"]",
+    );
+    let both = room.with("both.toml", &both);
+    let run = |graph: &str, ports: &[&str]| {
+        let options = ["flow", "run", graph, "--no-pin"];
+        karoo(options.iter().chain(ports))
+    };
+    let wanted = "--output b=…: a has the standard stream already";
+    let input = format!("x={}", room.with("x", "0123456789abcdef"));
+    for second in ["b=-", "b=/dev/stdout"] {
+        refused(
+            &run(&two, &["-i", &input, "-o", "a=-", "-o", second]),
+            2,
+            wanted,
+        );
+    }
+    let wanted = "--input y=…: x has the standard stream already";
+    refused(&run(&both, &["-i", "x=-", "-i", "y=-"]), 2, wanted);
+}
+
+/// Also of a run that ends at once.
+#[test]
+fn a_run_that_fails_has_its_telemetry() {
+    let room = Room::new();
+    let two = room.with("two.toml", TWO);
+    let table = room.with("table", "that of another run");
+    let torn = format!("x={}", room.with("x", "0123456"));
+    let output = format!("a={}", room.at("a"));
+    let run = ["flow", "run", &two, "--no-pin", "-i", &torn, "-o", &output];
+    refused(
+        &karoo(run.iter().chain(&["--telemetry", &table])),
+        1,
+        "give whole samples",
+    );
+    assert!(
+        fs::read_to_string(&table)
+            .unwrap()
+            .starts_with("elapsed_ns,")
+    );
+}
+
 #[test]
 fn costs_are_written_over_costs_alone() {
     let room = Room::new();

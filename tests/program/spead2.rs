@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::python::python;
-use crate::support::{data, karoo_ok};
+use crate::support::{array, data, karoo_ok};
 
 fn check(output: [&str; 2], options: &[&str], expectation: Value) {
     let folder = tempfile::tempdir().unwrap();
@@ -85,12 +85,6 @@ fn spead2_reassembles_narrowband_heaps_of_both_widths() {
     }
 }
 
-fn array(path: &Path) -> (Vec<u64>, Vec<i8>) {
-    let bytes = std::fs::read(path).unwrap();
-    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
-    (npy.shape().to_vec(), npy.into_vec().unwrap())
-}
-
 #[test]
 fn the_sink_reads_what_spead2_sends() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,8 +109,8 @@ fn the_sink_reads_what_spead2_sends() {
         assert!(!sent[wanted].is_null(), "{wanted}: {sent}");
         assert_eq!(stream[found], sent[wanted], "{found}: {read}");
     }
-    let (shape, found) = array(&path("spectra").join("stream0.npy"));
-    let (sent_shape, sent) = array(Path::new(&values));
+    let (shape, found) = array::<i8>(&path("spectra").join("stream0.npy"));
+    let (sent_shape, sent) = array::<i8>(Path::new(&values));
     assert_eq!(shape, sent_shape);
     assert!(found == sent, "other values than those that were sent");
     assert!(sent.iter().any(|&value| value != 0));

@@ -47,6 +47,13 @@ pub fn karoo_ok<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) ->
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Shape and numbers of an array in a file of numpy's.
+pub fn array<T: npyz::Deserialize>(path: &Path) -> (Vec<u64>, Vec<T>) {
+    let bytes = std::fs::read(path).unwrap();
+    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
+    (npy.shape().to_vec(), npy.into_vec().unwrap())
+}
+
 /// Says what a test lacks that passes without it. The words of tests that pass are not shown, so
 /// `scripts/run-tests` also has a line of each, in the file that KAROO_TEST_LEFT_OUT names.
 pub fn left_out(what: &str) {

@@ -10,6 +10,8 @@ use karoo::net::{CaptureWriter, HeaderTemplate, MacAddr, capture::Precision};
 use karoo::sink::{self, SinkError, SinkOptions, SinkReport};
 use spead::{Descriptor, SpectraRepr, StopRepr, descriptor, spectra, stop};
 
+use crate::support::array;
+
 const CHANNELS: u64 = 16;
 const SUBSTREAMS: u64 = 4;
 const SPECTRA: u64 = 8;
@@ -173,12 +175,6 @@ fn victim(sent: &[Datagram]) -> usize {
     let wanted = (FIRST + 3 * STEP).to_be_bytes();
     let found = |d: &Datagram| d.sub == 2 && d.payload[42..48] == wanted[2..];
     sent.iter().position(found).unwrap()
-}
-
-fn array<T: npyz::Deserialize>(path: &Path) -> (Vec<u64>, Vec<T>) {
-    let bytes = std::fs::read(path).unwrap();
-    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
-    (npy.shape().to_vec(), npy.into_vec().unwrap())
 }
 
 #[test]

@@ -432,3 +432,20 @@ impl fmt::Display for Telemetry {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_no_more_blocks_than_it_holds() {
+        let fill = Spread::new();
+        (0..10).for_each(|_| fill.add(512));
+        let shown = fill.show();
+        // Of two digits, rounded up.
+        assert!(shown.median > 512 && shown.most > 512);
+        let shown = shown.at_most(512);
+        assert_eq!((shown.count, shown.median, shown.most), (10, 512, 512));
+        assert_eq!(shown.at_most(600), shown);
+    }
+}

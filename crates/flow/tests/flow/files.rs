@@ -107,6 +107,16 @@ fn a_block_of_no_known_kind_loads_and_does_not_run() {
         problems.to_string(),
         "gain: there is no node of the kind \"Warp\": replace it"
     );
+    // Nor is an output that is reset taken for one that is held.
+    let when_disabled = |how: &str| {
+        let data = format!(">Special Output Port</data><data key=\"OutputWhenDisabled\">{how}<");
+        let graph = small(&SMALL.replace(">Special Output Port<", &data))?;
+        Interpreter::new(&graph)
+            .map(|_| ())
+            .map_err(|told| told.to_string())
+    };
+    assert_eq!(when_disabled("held"), Ok(()));
+    assert!(when_disabled("reset").is_err());
     // Nor is a way to round taken for another one.
     let rounds = ">DataTypeConversion</data><data key=\"RndMeth\">Ceiling<";
     let loaded = Graph::from_graphml(&SMALL.replace(">Gain<", rounds), "small.graphml").unwrap();

@@ -221,6 +221,30 @@ fn criteria_of_switches_are_told_as_the_file_has_them() {
     assert!(told.contains("the parameter Criteria is missing"), "{told}");
 }
 
+/// Rather than computed as something else.
+#[test]
+fn what_would_be_computed_otherwise_is_not_known() {
+    let unknown = |file: &File| {
+        let graph = file.load().unwrap().graph;
+        Interpreter::new(&graph).err().map(|told| told.to_string())
+    };
+    let table = |beyond: &str| {
+        let data = [
+            ("InterpMethod", "Linear"),
+            ("ExtrapMethod", beyond),
+            ("NumberOfTableDimensions", "1"),
+            ("BreakpointsForDimension1", "[0 1 2]"),
+            ("Table", "[0 10 20]"),
+        ];
+        one("Lookup_n-D", &data, (1, 1))
+    };
+    assert_eq!(unknown(&table("Clip")), None);
+    let told = unknown(&table("Linear")).unwrap();
+    assert!(told.contains("ExtrapMethod Linear"), "{told}");
+    let told = unknown(&one("Logic", &[("Operator", "AND")], (3, 1))).unwrap();
+    assert!(told.contains("over the elements of a vector"), "{told}");
+}
+
 #[test]
 fn widths_of_arcs_that_cannot_be_read_are_refused() {
     for (key, width, wanted) in [

@@ -32,7 +32,7 @@ fn a_plan_that_was_changed_is_followed_in_all_or_refused() {
     let made = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
     made.settings(&graph).unwrap();
     type Change<'a> = (&'a str, &'a dyn Fn(&mut Plan));
-    let changes: [Change; 16] = [
+    let changes: [Change; 19] = [
         ("make it anew", &|plan| plan.graph = "another".into()),
         ("two partitions", &|plan| {
             plan.partitions[1].id = plan.partitions[0].id
@@ -57,6 +57,13 @@ fn a_plan_that_was_changed_is_followed_in_all_or_refused() {
             outer(plan).transfer = Transfer::Streaming
         }),
         ("a `step` of 0", &|plan| plan.step = 0),
+        ("a `period_ns` of 0", &|plan| {
+            (plan.measured, plan.period_ns) = (true, 0.0)
+        }),
+        ("a `period_ns` of -5", &|plan| {
+            (plan.measured, plan.period_ns) = (true, -5.0)
+        }),
+        ("`critical` names 77", &|plan| plan.critical.push(77)),
         ("0; write 0, or change the graph", &|plan| {
             inner(plan).initial = 5
         }),

@@ -68,3 +68,13 @@ fn the_partition_of_nodes_without_a_mark_is_no_mark() {
     let wanted = "a.toml:2: s: partition 4294967295 is that of nodes without a mark: use 0 to";
     assert!(told.starts_with(wanted), "{told}");
 }
+
+#[test]
+fn a_sub_block_has_a_sample() {
+    let text = |most: u32| format!("name = 'a'\n[[scope]]\npath = 's'\nsub_block = {most}\n");
+    let read = |most: u32| Graph::from_toml(&text(most), "a.toml", &Registry::standard());
+    assert!(read(1).is_ok());
+    let told = read(0).unwrap_err().to_string();
+    let wanted = "a.toml:2: s: a sub_block is a whole number above 0";
+    assert!(told.starts_with(wanted), "{told}");
+}
