@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -356,7 +356,7 @@ fn read(folder: &Path, subject: &Subject) -> Result<Spectra, QualifyError> {
     let stem = name.trim_end_matches(".npy");
     let open = |name: &str| {
         let path = folder.join(name);
-        let opened = File::open(&path).and_then(NpyFile::new);
+        let opened = File::open(&path).and_then(|file| NpyFile::new(BufReader::new(file)));
         opened.map_err(file(&path))
     };
     let (array, starts) = (open(&name)?, open(&format!("{stem}.timestamps.npy"))?);

@@ -13,6 +13,7 @@ mod narrowband;
 mod oversampled;
 mod qualification;
 mod rooms;
+mod signals;
 mod sink;
 mod statistics;
 mod synthesis;

@@ -15,7 +15,12 @@ pub struct Value {
 impl Value {
     /// All elements zero, or false.
     pub fn zero(kind: Type) -> Value {
-        Value::build(kind, |_| (Number::Int(0), Number::Int(0)))
+        let zero = Number::zero(kind.scalar);
+        Value {
+            kind,
+            re: vec![zero; kind.len],
+            im: vec![zero; if kind.complex { kind.len } else { 0 }],
+        }
     }
 
     /// A value of `kind` whose elements `element` gives, real and imaginary, by index. They are
