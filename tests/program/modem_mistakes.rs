@@ -61,6 +61,44 @@ fn inputs_and_outputs_that_fail_are_no_wrong_command_line() {
     }
 }
 
+/// Long runs are not for nothing: what was received is told even if its page cannot be written.
+#[test]
+fn places_of_reports_are_tried_before_anything_runs() {
+    let room = Room::new(10);
+    let (air, keep) = (room.at("air.cf32"), room.at("keep"));
+    let below_file = room.at("message/report");
+    fs::write(&keep, "precious").unwrap();
+    let rx = ["rx", "-i", &air, "-o", &keep, "--report"];
+    let ber = ["ber", "--mod", "bpsk", "--eb-n0", "9", "--frames", "1"];
+    let report: &[&str] = &[&ber[..], &["--report", &below_file]].concat();
+    let picture: &[&str] = &[&ber[..], &["--svg", &below_file]].concat();
+    for (args, option) in [
+        (&[&rx[..], &[&below_file]].concat()[..], "--report"),
+        (report, "--report"),
+        (picture, "--svg"),
+    ] {
+        let output = karoo(["modem"].iter().chain(args));
+        refused(&output, 2, option);
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(fs::read(&keep).unwrap(), b"precious");
+    // Where the page is to be there is a folder.
+    let folder = room.at("report");
+    fs::create_dir_all(room.at("report/report.html")).unwrap();
+    let output = karoo(["modem"].iter().chain(&rx).chain(&[&folder[..], "--json"]));
+    let done: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(done["counts"]["delivered"], 1);
+    refused(&output, 1, "report.html");
+    let curve = room.at("curve.svg");
+    let both = ["--svg", &curve, "--report", &folder];
+    refused(
+        &karoo(["modem"].iter().chain(&ber).chain(&both)),
+        1,
+        "report.html",
+    );
+    assert!(fs::read_to_string(&curve).unwrap().starts_with("<svg"));
+}
+
 /// Waits until the process listens to SIGINT.
 fn listens(child: &Child) {
     let status = format!("/proc/{}/status", child.id());

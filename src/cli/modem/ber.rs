@@ -1,6 +1,7 @@
 //! `karoo modem ber`.
 
-use std::fs;
+use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
@@ -18,7 +19,7 @@ use serde::Serialize;
 use super::algorithms::{self, Algorithms};
 use super::channel::{self, FrontEndOptions, Given};
 use super::samples;
-use crate::cli::{Failure, Files};
+use crate::cli::{Failure, Files, NewFile, make_folder};
 use crate::config::units::hertz;
 use crate::report::error_rates::error_rates_svg;
 use crate::report::modem::{RatesRun, bit_rates, write_rates};
@@ -269,18 +270,6 @@ impl BerArgs {
         setting
     }
 
-    fn write_svg(&self, path: &Path, points: &[TrialPoint]) -> Result<(), Failure> {
-        let Some(svg) = error_rates_svg(&bit_rates(points)) else {
-            let why = format!(
-                "--svg {}: no frame was found: nothing to draw",
-                path.display()
-            );
-            return Err(Failure::data(why));
-        };
-        let failed = |error| Failure::data(format!("--svg {}: {error}", path.display()));
-        fs::write(path, svg).map_err(failed)
-    }
-
     fn write_report(&self, dir: &Path, seconds: f64, points: &[TrialPoint]) -> Result<(), Failure> {
         let run = RatesRun {
             setting: self.setting(),
@@ -289,6 +278,32 @@ impl BerArgs {
             seconds,
         };
         write_rates(dir, &run, points).map_err(Failure::data)
+    }
+}
+
+/// A picture that is to be drawn.
+struct Picture<'a> {
+    path: &'a Path,
+    file: NewFile,
+}
+
+impl<'a> Picture<'a> {
+    /// Opens it before the trials, so that a wrong path is refused at once.
+    fn open(path: &'a Path) -> Result<Picture<'a>, Failure> {
+        let failed = |error| Failure::usage(format!("--svg {}: {error}", path.display()));
+        let file = NewFile::open(path).map_err(failed)?;
+        Ok(Picture { path, file })
+    }
+
+    fn draw(self, points: &[TrialPoint]) -> Result<(), Failure> {
+        let failed =
+            |why: &dyn Display| Failure::data(format!("--svg {}: {why}", self.path.display()));
+        let Some(svg) = error_rates_svg(&bit_rates(points)) else {
+            return Err(failed(&"no frame was found: nothing to draw"));
+        };
+        let mut file = self.file.begin().map_err(|error| failed(&error))?;
+        let drawn = file.write_all(svg.as_bytes());
+        drawn.map_err(|error| failed(&error))
     }
 }
 
@@ -310,6 +325,10 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
         trial.channel.check().map_err(refused)?;
         trial.receiver.check().map_err(algorithms::refused)?;
     }
+    if let Some(folder) = &args.report {
+        make_folder("--report", folder)?;
+    }
+    let picture = args.svg.as_deref().map(Picture::open).transpose()?;
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let threads = args.threads.map_or(cpus, usize::from);
     if !args.json {
@@ -341,11 +360,9 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
         let json = to_json(&curves).map_err(Failure::data)?;
         println!("{json}");
     }
-    if let Some(path) = &args.svg {
-        args.write_svg(path, &points)?;
-    }
+    let drawn = picture.map_or(Ok(()), |picture| picture.draw(&points));
     if let Some(dir) = &args.report {
         args.write_report(dir, begun.elapsed().as_secs_f64(), &points)?;
     }
-    Ok(())
+    drawn
 }

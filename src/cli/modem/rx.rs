@@ -21,7 +21,7 @@ use super::samples::{self, goes_to_stdout};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
-use crate::cli::{Failure, Files};
+use crate::cli::{Failure, Files, make_folder};
 use crate::modem::{IntakeCounts, Place};
 use crate::report::modem::{Corrected, InputLevel, ModemRun, input_lines};
 use crate::report::{Documented, to_json};
@@ -246,6 +246,10 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         .writes("--soft", args.soft.as_deref())
         .writes_into("--report", args.report.as_deref(), &["report.html"])
         .check()?;
+    if let Some(folder) = &args.report {
+        // Before the run, so that a wrong folder is refused at once.
+        make_folder("--report", folder)?;
+    }
     let output = args
         .output
         .as_deref()
@@ -295,6 +299,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     };
     let level = ground::lock(&sink.meter).level();
     let correction = received.correction.map(Corrected::from);
+    let mut written = Ok(());
     if let (Some(dir), Some(gatherer)) = (&args.report, &sink.gatherer) {
         let run = ModemRun {
             input: args.input.to_string(),
@@ -308,8 +313,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
                 false => format!("{}, {} decoding threads", config.level, config.threads),
             },
         };
-        let done = ground::lock(gatherer).write(dir, &run, &counts);
-        done.map_err(Failure::data)?;
+        written = ground::lock(gatherer).write(dir, &run, &counts);
     }
     let done = Done {
         seconds,
@@ -322,6 +326,8 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         frames: sink.done,
     };
     report(args, to_standard, &done)?;
+    // Whatever becomes of the page, what was received is told.
+    written.map_err(Failure::data)?;
     whole
 }
 
