@@ -11,6 +11,7 @@ use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, Scrambler, fr
 
 use super::samples::{self, is_standard};
 use crate::cli::Failure;
+use crate::net::is_read_once;
 
 /// Messages that may wait to be sent.
 const WAITING: usize = 16;
@@ -87,11 +88,14 @@ pub fn messages(
     most: usize,
     at_once: bool,
 ) -> Result<Receiver<Result<Vec<u8>, Failure>>, Failure> {
-    let mut input = open(path)?;
-    if is_standard(path) && times > 1 {
-        let why = format!("--repeat {times} with --input -: name a file");
-        return Err(Failure::usage(why));
+    if times > 1 && (is_standard(path) || is_read_once(path)) {
+        let path = path.display();
+        let why = "it can be read only once; name a file";
+        return Err(Failure::usage(format!(
+            "--repeat {times} with --input {path}: {why}"
+        )));
     }
+    let mut input = open(path)?;
     let path = path.to_owned();
     let (sender, messages) = sync_channel(WAITING);
     let work = move || {
