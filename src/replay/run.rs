@@ -137,8 +137,19 @@ pub fn run(
     let opened = open_backend(&wanted, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = StopFlag::default();
-    stop_on_signal(&abort, CaptureWriter::part_of(&options.output));
-    let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
+    let create = || CaptureWriter::create(&options.output, Precision::Nanoseconds);
+    let writer = match CaptureWriter::part_of(&options.output) {
+        Some(part) => {
+            stop_on_signal(&abort, Some(part));
+            create()?
+        }
+        None => {
+            // A pipe waits for its reader, and until that comes a signal ends the process.
+            let writer = create()?;
+            stop_on_signal(&abort, None);
+            writer
+        }
+    };
     // The stages', the source and the recorder.
     let lcores = Stages::lcores(plan.queues.len(), 1) + 2;
     let eal = Eal::init(&EalConfig {

@@ -1,6 +1,5 @@
 //! `karoo flow run`.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ground::counted;
 use ground::files::read_text;
-use karoo_flow::adapters::Stop;
+use karoo_flow::adapters::{Address, Stop};
 use karoo_flow::place::{Plan, PlanError, rate_in_words};
 use karoo_flow::run::{Handle, Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, Settings};
@@ -22,7 +21,7 @@ use super::ends::{End, Ends, one_standard, open_all, ports};
 use super::{load, plan};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
-use crate::cli::{Failure, Files, NewFile};
+use crate::cli::{Failure, Files, NewFile, is_pipe};
 use crate::flow::FlowPage;
 use crate::report::{Documented, to_json};
 use live::Site;
@@ -152,7 +151,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     change::check_numbers(&executor, &args.change)?;
     let sockets = Sockets::bind("--http", args.http)?;
     let mut serving = Serving::start(sockets, level)?;
-    let mut table = args.telemetry.as_ref().map(Table::new).transpose()?;
+    let table = |path| Table::new(path, serving.told());
+    let mut table = args.telemetry.as_ref().map(table).transpose()?;
     let stop = Stop::new();
     let mut ends = outputs.iter().flat_map(|(_, end)| end);
     let has_stdout = ends.any(End::is_stdout);
@@ -248,21 +248,39 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A table that has no line yet.
+enum New {
+    File(NewFile),
+    /// A named pipe, whose reader has come.
+    Pipe(Box<dyn Write + Send>),
+}
+
 /// The telemetry of many moments, in a file.
 struct Table<'a> {
     path: &'a PathBuf,
     /// The file before its first line, and behind it.
-    new: Option<NewFile>,
-    file: Option<fs::File>,
+    new: Option<New>,
+    file: Option<Box<dyn Write + Send>>,
     error: Option<io::Error>,
 }
 
 impl<'a> Table<'a> {
-    fn new(path: &'a PathBuf) -> Result<Table<'a>, Failure> {
-        let failed = |error| Failure::usage(format!("--telemetry {}: {error}", path.display()));
+    /// Opens it. A named pipe waits for its reader until `stop` is set.
+    fn new(path: &'a PathBuf, stop: &Stop) -> Result<Table<'a>, Failure> {
+        let failed = |error| format!("--telemetry {}: {error}", path.display());
+        let new = match is_pipe(path) {
+            true => {
+                let pipe = Address::File(path.clone()).writer(stop);
+                New::Pipe(pipe.map_err(|error| Failure::data(failed(error)))?)
+            }
+            false => {
+                let file = NewFile::open(path);
+                New::File(file.map_err(|error| Failure::usage(failed(error)))?)
+            }
+        };
         Ok(Table {
             path,
-            new: Some(NewFile::open(path).map_err(failed)?),
+            new: Some(new),
             file: None,
             error: None,
         })
@@ -277,7 +295,10 @@ impl<'a> Table<'a> {
 
     fn write(&mut self, telemetry: &Telemetry) -> io::Result<()> {
         if let Some(new) = self.new.take() {
-            let mut file = new.begin()?;
+            let mut file: Box<dyn Write + Send> = match new {
+                New::File(file) => Box::new(file.begin()?),
+                New::Pipe(pipe) => pipe,
+            };
             writeln!(file, "{}", Telemetry::CSV)?;
             self.file = Some(file);
         }

@@ -15,7 +15,7 @@ use karoo_modem::waveform::{FRAME_SYMBOLS, RRC_TAPS, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 
 use super::samples::{Input, Output};
-use crate::cli::Failure;
+use crate::cli::{Failure, is_pipe};
 use crate::modem::{
     Block, Intake, IntakeCounts, IntakeError, IntakeSettings, Outlet, OutletCounts, OutletError,
     OutletSettings, Place, Taken,
@@ -136,6 +136,17 @@ pub enum Next {
     End,
 }
 
+/// Refuses a capture that is a named pipe: whoever is waited for at its other end would keep a
+/// signal waiting too.
+fn no_pipe(option: &str, place: &Place) -> Result<(), Failure> {
+    match place {
+        Place::Capture { path, .. } if is_pipe(path) => Err(Failure::usage(format!(
+            "{option} {place}: a capture is a file, and this is a named pipe; name a file"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Where samples come from.
 pub enum Source {
     /// Bytes.
@@ -157,6 +168,7 @@ impl Source {
     ) -> Result<Source, Failure> {
         layout.check(place, format)?;
         packets.check("--input", place)?;
+        no_pipe("--input", place)?;
         let failed = |error: &dyn Display| format!("--input {place}: {error}");
         let Place::Bytes(address) = place else {
             if let Some(format) = format {
@@ -317,6 +329,7 @@ impl Destination {
     ) -> Result<Destination, Failure> {
         layout.check(place, format)?;
         packets.check("--output", place)?;
+        no_pipe("--output", place)?;
         let failed = |error: &dyn Display| format!("--output {place}: {error}");
         if let Place::Bytes(address) = place {
             if losses.lose > 0.0 {
