@@ -413,7 +413,19 @@ fn a_plan_beyond_the_memory_of_a_run_is_none() {
 }
 
 #[test]
-fn cpus_of_a_bench_that_the_process_may_not_use_are_refused() {
+fn cpus_that_the_process_may_not_use_are_refused() {
+    let (filter, many) = (graph("filter.toml"), "1000-1010");
+    // More than are measured on the spot.
+    for command in ["plan", "run"] {
+        let args = ["flow", command, &filter, "--cpus", many, "-i", "/dev/null"];
+        let guess = ["--guess"];
+        let (args, more) = match command {
+            "plan" => (&args[..5], &guess[..]),
+            _ => (&args[..], &[][..]),
+        };
+        let why = "--cpus 1000: this process may not use it, but ";
+        refused(&karoo(args.iter().chain(more)), 2, why);
+    }
     for (bench, cpus, why) in [
         (
             "chain",

@@ -112,14 +112,9 @@ impl Documented for Report {
 
 /// The CPUs that are given, or those of this process.
 fn cpus(given: Option<&CpuList>) -> Result<Vec<usize>, Failure> {
-    let allowed = allowed_cpus();
-    let cpus: Vec<usize> = given.map_or(allowed.clone(), |cpus| cpus.iter().collect());
-    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(cpu) => Err(Failure::usage(format!(
-            "--cpus {cpu}: this process may not use it, but {}",
-            allowed.into_iter().collect::<CpuList>()
-        ))),
-        None => Ok(cpus),
+    match given {
+        Some(cpus) => load::check_allowed(cpus).map(|()| cpus.iter().collect()),
+        None => Ok(allowed_cpus()),
     }
 }
 

@@ -278,6 +278,10 @@ impl CoreOptions {
 
     /// The CPUs with their distances.
     pub fn cores(&self) -> Result<Cores, Failure> {
+        // Those of a file may be another machine's.
+        if let (Some(cpus), None) = (&self.cpus, &self.cores_file) {
+            check_allowed(cpus)?;
+        }
         let given = match &self.cpus {
             Some(cpus) => cpus.clone(),
             None => allowed_cpus().into_iter().collect(),
@@ -330,6 +334,18 @@ impl CoreOptions {
             }
         }
         Ok(cores)
+    }
+}
+
+/// Refuses CPUs of --cpus that this process may not use.
+pub fn check_allowed(cpus: &CpuList) -> Result<(), Failure> {
+    let allowed = allowed_cpus();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => Err(Failure::usage(format!(
+            "--cpus {cpu}: this process may not use it, but {}",
+            allowed.into_iter().collect::<CpuList>()
+        ))),
+        None => Ok(()),
     }
 }
 
