@@ -27,6 +27,7 @@ mod modem_link;
 mod modem_mistakes;
 mod modem_streams;
 mod outputs;
+mod pipes;
 mod plan;
 mod qualify;
 mod rejections;

@@ -100,7 +100,7 @@ fn places_of_reports_are_tried_before_anything_runs() {
 }
 
 /// Waits until the process listens to SIGINT.
-fn listens(child: &Child) {
+pub(crate) fn listens(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     loop {
         let text = fs::read_to_string(&status).unwrap();
@@ -113,13 +113,13 @@ fn listens(child: &Child) {
     }
 }
 
-fn interrupt(child: &Child) {
+pub(crate) fn interrupt(child: &Child) {
     let pid = child.id().to_string();
     let killed = Command::new("kill").args(["-INT", &pid]).status();
     assert!(killed.unwrap().success());
 }
 
-fn started(args: &[&str]) -> Child {
+pub(crate) fn started(args: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_karoo"))
         .args(args)
         .env_remove("RUST_LOG")

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use karoo_flow::adapters::{Address, Stop};
+use karoo_flow::adapters::{Address, Awaited, Stop};
 use karoo_flow::{Graph, NodeId};
 
 use crate::cli::{Failure, NewFile, is_pipe, is_stdout};
@@ -228,7 +228,7 @@ impl DpdkPorts {
 
 /// Opens all. Inputs that are there come first, then outputs, for whoever takes those is to be
 /// there before inputs wait for their peers. Files that are written lose what they had when all
-/// else is open.
+/// else is open, and pipes have their writers.
 pub fn open_all(
     graph: &Graph,
     inputs: &Ends,
@@ -259,10 +259,15 @@ pub fn open_all(
             None => Out::There(Box::new(io::sink())),
         });
     }
+    let mut awaited = Awaited::default();
     for ((id, end), reader) in inputs.iter().zip(&mut readers) {
         match end {
             Some(End::Plain(address)) if reader.is_none() => {
-                *reader = Some(named(id, address).reader(stop)?);
+                let named = named(id, address);
+                if let Address::File(path) = address {
+                    awaited.add(path).map_err(|error| named.failed(error))?;
+                }
+                *reader = Some(named.reader(stop)?);
             }
             Some(End::Port(_)) => {
                 *reader = from_ports
@@ -272,6 +277,8 @@ pub fn open_all(
             _ => {}
         }
     }
+    let failed = |error| Failure::data(format!("--input {error}"));
+    awaited.wait(stop).map_err(failed)?;
     let begin = |out: Out| match out {
         Out::There(writer) => Ok(writer),
         Out::File(path, file) => {

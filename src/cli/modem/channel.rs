@@ -341,6 +341,7 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     }
     let watch = Watch::start(None)?;
     let stop = watch.stop();
+    let awaited = samples::awaited(file(&args.input))?;
     let mut input = samples::read(&args.input, args.format, args.full_scale, stop)?;
     let recording = input.recording.take();
     let said = recording
@@ -351,6 +352,7 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     let refused = |error| args.channel.refused(&error, sample_rate);
     let mut channel = Channel::new(&settings).map_err(refused)?;
     samples::not_the_same(file(&args.input), file(&args.output))?;
+    samples::wait(awaited, stop)?;
     let scale = args.full_scale.unwrap_or_default();
     let mut output = samples::write(&args.output, args.output_format, scale, stop)?;
     output.recording.sample_rate = sample_rate;

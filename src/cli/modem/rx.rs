@@ -233,6 +233,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let mut watch = Watch::start(args.http)?;
     watch.end_after(&args.end)?;
     let formats = (args.format, args.full_scale, args.layout);
+    let awaited = samples::awaited(args.input.file())?;
     let source = Source::open(
         &args.input,
         &args.packets,
@@ -259,7 +260,8 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let soft = soft
         .map(|path| NewOutput::file("--soft", path, watch.stop()))
         .transpose()?;
-    // All can be opened: what was in files goes.
+    samples::wait(awaited, watch.stop())?;
+    // All is open: what was in files goes.
     let output = output.map(NewOutput::begin).transpose()?;
     let soft = soft.map(NewOutput::begin).transpose()?;
     let mut sink = Sink {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use karoo_flow::adapters::{Address, Stop};
+use karoo_flow::adapters::{Address, Awaited, Stop};
 use karoo_modem::formats::{
     Annotation, FullScale, MOST_META_BYTES, ReadCounts, Recording, RecordingPaths, SampleFormat,
     SampleReader, SampleWriter, WriteCounts,
@@ -45,6 +45,22 @@ pub fn read(
     let source = Address::Standard.reader(stop);
     let source = source.map_err(|error| Failure::data(format!("--input -: {error}")))?;
     Ok(Input::raw("-", source, format, scale))
+}
+
+/// What waits for the writer of an input that is a named pipe.
+pub fn awaited(input: Option<&Path>) -> Result<Awaited, Failure> {
+    let mut awaited = Awaited::default();
+    if let Some(path) = input {
+        let failed = |error| Failure::data(format!("--input {}: {error}", path.display()));
+        awaited.add(path).map_err(failed)?;
+    }
+    Ok(awaited)
+}
+
+/// Waits for it, before files that are written lose what they had.
+pub fn wait(awaited: Awaited, stop: &Stop) -> Result<(), Failure> {
+    let failed = |error| Failure::data(format!("--input {error}"));
+    awaited.wait(stop).map_err(failed)
 }
 
 /// Opens a file of samples, or standard output.

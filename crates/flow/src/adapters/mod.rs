@@ -40,6 +40,7 @@ mod stop;
 
 pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
 pub use net::{first, resolve};
+pub use pipe::Awaited;
 pub use shared::{SharedReader, SharedWriter};
 pub use stop::Stop;
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::stop::{LAST, LOOK, Stop, takes_nothing};
@@ -40,6 +40,61 @@ fn ready(file: &File, event: libc::c_short) -> io::Result<bool> {
             error if error.kind() == ErrorKind::Interrupted => Ok(false),
             error => Err(error),
         },
+    }
+}
+
+/// Whether somebody writes a pipe, or has written what is still in it.
+fn has_writer(pipe: &File) -> io::Result<bool> {
+    let (_reader, other) = io::pipe()?;
+    let (from, to) = (pipe.as_raw_fd(), other.as_raw_fd());
+    // A byte is copied where there is one, and stays where it is.
+    // SAFETY: two descriptors that are open, and no memory.
+    match unsafe { libc::tee(from, to, 1, libc::SPLICE_F_NONBLOCK) } {
+        0 => Ok(false),
+        1.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == ErrorKind::WouldBlock => Ok(true),
+            error => Err(error),
+        },
+    }
+}
+
+fn is_pipe(path: &Path) -> bool {
+    let about = path.metadata();
+    about.is_ok_and(|about| about.file_type().is_fifo())
+}
+
+/// Named pipes that are to be read, for whoever has something to do only once their writers have
+/// come.
+#[derive(Default)]
+pub struct Awaited(Vec<(PathBuf, File)>);
+
+impl Awaited {
+    /// Adds a path, if it is a named pipe. Its writer need not wait for a reader from now on.
+    pub fn add(&mut self, path: &Path) -> io::Result<()> {
+        if is_pipe(path) {
+            let mut options = File::options();
+            options.read(true).custom_flags(libc::O_NONBLOCK);
+            self.0.push((path.to_owned(), options.open(path)?));
+        }
+        Ok(())
+    }
+
+    /// Waits for all writers. Where `stop` is set before, the error names a pipe whose writer has
+    /// not come.
+    pub fn wait(self, stop: &Stop) -> io::Result<()> {
+        for (path, pipe) in self.0 {
+            // One that has gone is seen by the end that it has left.
+            while !has_writer(&pipe)? && !ready(&pipe, libc::POLLIN)? {
+                if stop.is_set() {
+                    let path = path.display();
+                    return Err(io::Error::other(format!(
+                        "{path}: stopped before a writer came"
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -82,13 +137,9 @@ impl Pipe {
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
         options.custom_flags(libc::O_NONBLOCK);
-        let is_pipe = || {
-            path.metadata()
-                .is_ok_and(|about| about.file_type().is_fifo())
-        };
         loop {
             match options.open(path) {
-                Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_pipe() => {
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_pipe(path) => {
                     if stop.is_set() {
                         return Err(io::Error::other("stopped before a reader came"));
                     }

@@ -1,11 +1,12 @@
 //! Samples through each kind of adapter, into a graph and out of it.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 use std::thread;
 
-use karoo_flow::adapters::{Address, Stop};
+use karoo_flow::adapters::{Address, Awaited, Stop};
 use karoo_flow::{Builder, Executor, Settings, Type};
 
 fn address(text: &str) -> Address {
@@ -331,6 +332,47 @@ fn a_stop_ends_named_pipes_that_wait() {
     let mut bytes = [0; 9];
     assert_eq!(reader.read(&mut bytes).unwrap(), 2);
     assert_eq!(reader.read(&mut bytes).unwrap(), 0);
+}
+
+/// One that writes, one that has written nothing yet, and one that has gone without a byte.
+#[cfg(unix)]
+#[test]
+fn writers_of_named_pipes_are_waited_for_until_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = named_pipe(&folder);
+    let awaited = || {
+        let mut awaited = Awaited::default();
+        for path in [&path, "/dev/null", "no/such/pipe"] {
+            awaited.add(path.as_ref()).unwrap();
+        }
+        awaited
+    };
+    let writer = || File::options().write(true).open(&path).unwrap();
+    let wait = |awaited: Awaited, stop: &Stop| awaited.wait(stop).map_err(|e| e.to_string());
+    let (stop, go) = (Stop::new(), Stop::new());
+    stop.set();
+    let wanted = Err(format!("{path}: stopped before a writer came"));
+    assert_eq!(wait(awaited(), &stop), wanted);
+    for bytes in [0, 1] {
+        let (waits, mut writer) = (awaited(), writer());
+        writer.write_all(&[7][..bytes]).unwrap();
+        // What waits takes nothing.
+        let reader = address(&path).reader(&stop).unwrap();
+        assert_eq!(wait(waits, &stop), Ok(()));
+        assert_eq!(reader.take(1).read_to_end(&mut Vec::new()).unwrap(), bytes);
+    }
+    let gone = awaited();
+    drop(writer());
+    assert_eq!(wait(gone, &go), Ok(()));
+    // Waited for, and not looked for once.
+    let waits = awaited();
+    let coming = thread::spawn({
+        let path = path.clone();
+        move || File::options().write(true).open(path).unwrap()
+    });
+    assert_eq!(wait(waits, &go), Ok(()));
+    drop(coming.join().unwrap());
+    assert_eq!(wait(awaited(), &stop), wanted);
 }
 
 #[cfg(unix)]
