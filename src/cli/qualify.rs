@@ -1,5 +1,6 @@
 //! `karoo qualify`: what is required of an F-engine, measured.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -255,7 +256,7 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
     };
     if let Some(folder) = &args.report {
         write_qualification(folder, &report).map_err(Failure::data)?;
-        print_page(folder);
+        print_page(folder, &BROWSERS);
     }
     if args.json {
         println!("{}", to_json(&report).map_err(Failure::data)?);
@@ -304,13 +305,20 @@ fn tell(requirement: &Requirement, output: &str) {
     }
 }
 
-/// The page as PDF, if a browser can make one.
-fn print_page(folder: &Path) {
+/// The page as PDF, if a browser can make one. One that an earlier run left is of no use.
+fn print_page(folder: &Path, browsers: &[&str]) {
     let Ok(page) = folder.join("report.html").canonicalize() else {
         return;
     };
     let pdf = page.with_extension("pdf");
-    for browser in BROWSERS {
+    match fs::remove_file(&pdf) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            tracing::warn!("{} cannot be made anew: {error}", pdf.display());
+            return;
+        }
+        _ => {}
+    }
+    for browser in browsers {
         let made = Command::new(browser)
             .args([
                 "--headless",
@@ -336,6 +344,18 @@ mod tests {
     use clap::{Command, FromArgMatches};
 
     use super::*;
+
+    /// A page of another run would stand beside this one's.
+    #[test]
+    fn a_page_that_is_not_printed_leaves_no_older_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [page, pdf] = ["report.html", "report.pdf"].map(|name| folder.path().join(name));
+        for path in [&page, &pdf] {
+            fs::write(path, "old").unwrap();
+        }
+        print_page(folder.path(), &["no/such/browser"]);
+        assert!(page.exists() && !pdf.exists());
+    }
 
     #[test]
     fn rates_that_no_digitiser_has_are_refused_before_anything_runs() {
