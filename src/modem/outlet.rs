@@ -253,7 +253,7 @@ impl Gate {
                 let mut headers = [0; HEADERS_LEN];
                 template.emit(packet.bytes.len(), &mut headers);
                 let (start, rate) = self.start;
-                let time = start + (packet.first as f64 / rate * 1e9) as u64;
+                let time = start.saturating_add((packet.first as f64 / rate * 1e9) as u64);
                 Ok(writer.write_frame(time, &[&headers, packet.bytes])?)
             }
         }

@@ -130,6 +130,8 @@ pub fn plan(
         GainOption::Auto { rms } => Some(AutoGain { rms }),
     };
     check_rms(auto_gain, &engine.outputs)?;
+    let first_timestamp = scan.first_whole(clock);
+    check_end(clock, first_timestamp, samples)?;
     let delays = parse_delays(&capture.delays, clock.adc_sample_rate)?;
     let names: Vec<_> = engine.outputs.iter().map(|of| &of.name[..]).collect();
     if let Some(delay) = delays.iter().find(|of| !names.contains(&&of.stream[..])) {
@@ -149,9 +151,29 @@ pub fn plan(
         requests: Requests::default(),
         steering,
         queues,
-        first_timestamp: scan.first_whole(clock),
+        first_timestamp,
         chosen: picks.0,
     })
+}
+
+/// Refuses output whose frames have times that its format has not.
+fn check_end(clock: SampleClock, first: Timestamp, samples: u64) -> Result<(), ConfigError> {
+    const MOST: f64 = u32::MAX as f64;
+    let end = first.unix(clock) + samples as f64 / clock.adc_sample_rate;
+    if end <= MOST {
+        return Ok(());
+    }
+    let rule = format!(
+        "the output would end at UNIX time {end:.0}, by the capture's timestamps and \
+         --adc-sample-rate, and pcap has times up to {MOST}, in 2106"
+    );
+    let way_out = "give an earlier --sync-time, or a higher rate";
+    Err(ConfigError::new(
+        "--sync-time",
+        clock.sync_time,
+        rule,
+        way_out,
+    ))
 }
 
 /// A level that values have room for.

@@ -102,6 +102,15 @@ pub enum CaptureError {
         /// What was found.
         what: &'static str,
     },
+    /// A frame of a time that a capture cannot have.
+    #[error(
+        "frame of UNIX time {seconds} s is later than a capture has times, up to {} s, in 2106",
+        u32::MAX
+    )]
+    FrameTooLate {
+        /// Its whole seconds.
+        seconds: u64,
+    },
     /// A frame too long for a capture.
     #[error("frame of {len} bytes is longer than a capture's {SNAPLEN}")]
     FrameTooLong {

@@ -112,7 +112,7 @@ impl CaptureWriter {
         HEADER + len as u64
     }
 
-    /// Appends a frame, given in parts; its UNIX time is in nanoseconds.
+    /// Appends a frame, given in parts; its UNIX time is in nanoseconds, up to 2106.
     pub fn write_frame(&mut self, time_ns: u64, parts: &[&[u8]]) -> Result<(), CaptureError> {
         let len = parts.iter().map(|part| part.len()).sum();
         let Some(length) = u32::try_from(len).ok().filter(|len| *len <= SNAPLEN) else {
@@ -123,7 +123,11 @@ impl CaptureWriter {
             Precision::Microseconds => fraction / 1000,
             Precision::Nanoseconds => fraction,
         };
-        let words = [(time_ns / 1_000_000_000) as u32, fraction, length, length];
+        let seconds = time_ns / 1_000_000_000;
+        let Ok(seconds) = u32::try_from(seconds) else {
+            return Err(CaptureError::FrameTooLate { seconds });
+        };
+        let words = [seconds, fraction, length, length];
         let record = words.map(u32::to_le_bytes);
         self.put(&[record.as_flattened()])?;
         self.put(parts)
@@ -227,6 +231,22 @@ mod tests {
         first.finish().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 24);
         create().unwrap().finish().unwrap();
+    }
+
+    /// The format has 32 bits for them.
+    #[test]
+    fn seconds_that_a_capture_has_not_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late.pcap");
+        let mut writer = CaptureWriter::create(&path, Precision::Nanoseconds).unwrap();
+        let end = (u64::from(u32::MAX) + 1) * 1_000_000_000;
+        writer.write_frame(end - 1, &[b"frame"]).unwrap();
+        let error = writer.write_frame(end, &[b"frame"]).unwrap_err();
+        assert!(error.to_string().contains("4294967296"), "{error}");
+        writer.finish().unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes[24..28], [0xff; 4]);
+        assert_eq!(bytes.len() as u64, 24 + CaptureWriter::frame_bytes(5));
     }
 
     #[test]

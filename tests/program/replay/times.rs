@@ -190,6 +190,23 @@ fn times_of_frames_tell_which_timestamps_are_meant() {
     assert!(other.batches != stream.batches);
 }
 
+/// The format of what is written has 32 bits for seconds.
+#[test]
+fn times_beyond_those_of_captures_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let output = support::karoo([
+        "replay",
+        data("tones-8bit.pcap").to_str().unwrap(),
+        "--output",
+        out.to_str().unwrap(),
+        "--sync-time",
+        "4294967396",
+    ]);
+    support::refused(&output, 2, "--sync-time 4294967396");
+    assert!(!out.exists());
+}
+
 /// What is no request is refused before anything is written, with its line.
 #[test]
 fn files_that_hold_no_requests_are_refused() {
