@@ -29,8 +29,12 @@ pub struct CaptureWriter {
 impl CaptureWriter {
     /// Creates the file and writes its header.
     pub fn create(path: impl AsRef<Path>, precision: Precision) -> Result<Self, CaptureError> {
-        let path = path.as_ref().to_path_buf();
-        let part = Self::part_of(&path);
+        let path = path.as_ref();
+        let part = Self::part_of(path);
+        let path = match &part {
+            Some(_) => behind_links(path),
+            None => path.to_owned(),
+        };
         let file = match &part {
             Some(part) => Self::claim(part),
             // Where it is, for it may have something before the capture.
@@ -95,12 +99,13 @@ impl CaptureWriter {
         Ok(there)
     }
 
-    /// Where the file is until it is finished. A pipe or a device cannot be renamed over, nor can
+    /// Where the file is until it is finished: beside the one that a link leads to, for a link is
+    /// no file to be replaced. A pipe or a device cannot be renamed over, nor can
     /// standard output: its path may be a link to what is open.
     pub fn part_of(path: &Path) -> Option<PathBuf> {
         let special = fs::metadata(path).is_ok_and(|meta| !meta.is_file());
         (!special && !is_stdout(path)).then(|| {
-            let mut name = path.as_os_str().to_owned();
+            let mut name = behind_links(path).into_os_string();
             name.push(".part");
             PathBuf::from(name)
         })
@@ -188,6 +193,18 @@ fn leads_to(path: &Path, descriptor: &str) -> bool {
     own.is_some_and(|own| fs::metadata(path).is_ok_and(|there| file(there) == file(own)))
 }
 
+/// Where symbolic links lead, whether a file is there yet or not.
+fn behind_links(path: &Path) -> PathBuf {
+    // As many as the kernel follows.
+    const MOST: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MOST {
+        let Ok(to) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(to);
+    }
+    path
+}
+
 /// Whether the path leads to this open file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let file = file.metadata()?;
@@ -200,6 +217,8 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -231,6 +250,29 @@ mod tests {
         first.finish().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 24);
         create().unwrap().finish().unwrap();
+    }
+
+    /// Through two links: one to a file that is not there yet, and to one that is.
+    #[test]
+    fn a_link_stays_and_its_file_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("far")).unwrap();
+        symlink("far/link.pcap", at("link.pcap")).unwrap();
+        symlink("../file.pcap", at("far/link.pcap")).unwrap();
+        for frames in [1, 2] {
+            let mut writer =
+                CaptureWriter::create(at("link.pcap"), Precision::Nanoseconds).unwrap();
+            assert!(at("file.pcap.part").exists());
+            for _ in 0..frames {
+                writer.write_frame(0, &[b"frame"]).unwrap();
+            }
+            writer.finish().unwrap();
+            assert!(at("link.pcap").is_symlink() && at("far/link.pcap").is_symlink());
+            let bytes = 24 + frames * CaptureWriter::frame_bytes(5);
+            assert_eq!(fs::metadata(at("file.pcap")).unwrap().len(), bytes);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     }
 
     /// The format has 32 bits for them.
