@@ -182,7 +182,7 @@ fn what_the_modem_tells_keeps_its_schemas() {
         ),
         (
             "latency",
-            vec!["--seconds", "0.01", "--rate", "10M", "--block", "4096"],
+            vec!["--seconds", "0.08", "--rate", "10M", "--block", "4096"],
         ),
         ("loop", vec!["--seconds", "0.01", "--telemetry"]),
     ] {

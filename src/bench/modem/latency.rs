@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::threads::{new_tasks, own_without_cpu, tasks};
-use super::{ModemBenchError, stream};
+use super::{ModemBenchError, check_rate, stream};
 
 /// Frames of the stream that is received again and again.
 const FRAMES: usize = 16;
@@ -67,6 +67,7 @@ pub struct LatencyRow {
 /// can, for nothing: memory that is touched for the first time may cost more than a frame.
 pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchError> {
     let samples = stream(bench.modulation, 1.0, FRAMES)?;
+    check_rate(bench.rate, samples.len(), bench.time)?;
     let before = tasks();
     let mut receiver = Receiver::new(&bench.config)?;
     let decoders = new_tasks(&before);

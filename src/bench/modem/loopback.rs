@@ -10,14 +10,14 @@ use ground::stats::{Phase, PhaseTimer, PhaseTimes};
 use ground::{TscClock, tsc};
 use karoo_modem::rx::{Receiver, RxConfig};
 use karoo_modem::tx::{Transmitter, blank_symbols};
-use karoo_modem::waveform::{Frame, Modulation, SAMPLES_PER_SYMBOL};
+use karoo_modem::waveform::{FRAME_SYMBOLS, Frame, Modulation, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::link::{Sender, Taker, Transfer, link};
 use super::threads::{new_tasks, own_seconds, tasks};
-use super::{ModemBenchError, frames};
+use super::{ModemBenchError, check_rate, frames};
 
 /// Blocks that a queue holds.
 const SLOTS: usize = 120;
@@ -278,6 +278,11 @@ fn receive(
 pub fn measure_loop(bench: &LoopBench) -> Result<LoopRow, ModemBenchError> {
     bench.config.check()?;
     let blanks = blank_symbols(bench.duty)? as usize;
+    if let Some(rate) = bench.rate {
+        // A frame with its pause, or what is in the queue before the transmitter feels the rate.
+        let frame = SAMPLES_PER_SYMBOL * (FRAME_SYMBOLS + blanks);
+        check_rate(rate, frame.max(SLOTS * bench.block), bench.time)?;
+    }
     let frames = frames(bench.modulation, FRAMES)?;
     let queue = || link(bench.transfer, SLOTS, bench.block).map_err(ModemBenchError::Queue);
     let ((to_converter, of_transmitter), (to_receiver, of_converter)) = (queue()?, queue()?);

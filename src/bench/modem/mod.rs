@@ -13,6 +13,8 @@ pub use loopback::{LoopBench, LoopRow, Phases, ThreadRow, measure_loop};
 pub use receiver::{RxBench, RxRow, Way, measure_receiver};
 pub use transmitter::{TxBench, TxRow, measure_transmitter};
 
+use std::time::Duration;
+
 use karoo_modem::graph::GraphError;
 use karoo_modem::rx::RxConfigError;
 use karoo_modem::tx::{DutyError, Transmitter, blank_symbols};
@@ -44,6 +46,20 @@ pub enum ModemBenchError {
     /// A queue that cannot be made.
     #[error("--block: {0}")]
     Queue(String),
+    /// A rate at which a run would last longer than it may.
+    #[error(
+        "--rate {rate}: a run has {samples} samples at least, which take longer than --seconds {seconds}; try {least}"
+    )]
+    Slow {
+        /// The rate.
+        rate: f64,
+        /// Samples that a run has at least.
+        samples: usize,
+        /// Seconds that it may last.
+        seconds: f64,
+        /// The least rate that would do.
+        least: f64,
+    },
     /// A thread ended early.
     #[error("a thread ended before its time")]
     Thread,
@@ -66,6 +82,21 @@ impl Spread {
             median: rates.get(rates.len() / 2).copied().unwrap_or(0.0),
             best: rates.last().copied().unwrap_or(0.0),
         }
+    }
+}
+
+/// Refuses a rate at which so many samples take longer than the time of a run.
+fn check_rate(rate: f64, samples: usize, time: Duration) -> Result<(), ModemBenchError> {
+    let seconds = time.as_secs_f64();
+    let least = (samples as f64 / seconds).ceil();
+    match rate >= least {
+        true => Ok(()),
+        false => Err(ModemBenchError::Slow {
+            rate,
+            samples,
+            seconds,
+            least,
+        }),
     }
 }
 

@@ -105,7 +105,7 @@ fn a_converter_keeps_its_rate() {
         transfer: Transfer::InPlace,
         rate: Some(2e6),
         config: config(0),
-        time: Duration::from_millis(1),
+        time: Duration::from_millis(49),
         telemetry: false,
     })
     .unwrap();
@@ -120,13 +120,48 @@ fn latency_is_that_of_every_frame() {
         rate: 20e6,
         block: 1024,
         config: config(0),
-        time: Duration::from_millis(1),
+        time: Duration::from_millis(40),
     })
     .unwrap();
-    assert_eq!((row.frames, row.lost), (16, 0));
+    // Passes of 16 frames, of which one takes 39 ms at this rate.
+    assert!(row.frames >= 16 && row.frames.is_multiple_of(16), "{row:?}");
+    assert_eq!(row.lost, 0);
     // A receiver that looks past a frame's last symbol cannot be done with it earlier.
     assert!(0.0 < row.least && row.least <= row.median && row.median <= row.most);
     assert!(row.without_cpu >= 0.0, "{row:?}");
+}
+
+#[test]
+fn rates_that_take_longer_than_a_run_may_are_refused_with_the_least() {
+    let config = config(0);
+    let bench = LatencyBench {
+        modulation: Modulation::Qpsk,
+        rate: 1.0,
+        block: 120,
+        config: config.clone(),
+        time: TIME,
+    };
+    let error = measure_latency(&bench).unwrap_err().to_string();
+    assert!(error.starts_with("--rate 1: a run has "), "{error}");
+    let loops = |rate, block| {
+        let bench = LoopBench {
+            modulation: Modulation::Qpsk,
+            duty: 1.0,
+            block,
+            transfer: Transfer::InPlace,
+            rate: Some(rate),
+            config: config.clone(),
+            time: TIME,
+            telemetry: false,
+        };
+        measure_loop(&bench).map_err(|error| error.to_string())
+    };
+    // A frame, of 48 360 samples, or 120 blocks that are more.
+    let error = loops(2_417_999.0, 120).unwrap_err();
+    assert!(error.ends_with("--seconds 0.02; try 2418000"), "{error}");
+    assert!(loops(2_418_000.0, 120).unwrap().sent > 0);
+    let error = loops(2_418_000.0, 1000).unwrap_err();
+    assert!(error.ends_with("try 6000000"), "{error}");
 }
 
 #[test]
