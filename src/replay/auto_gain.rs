@@ -17,6 +17,7 @@ use crate::memory::SampleView;
 use crate::net::{CaptureError, CaptureReader};
 use crate::recv::{FAR, HeapAddress, Leaps};
 use crate::report::MeasuredGains;
+use crate::report::qualification::number;
 
 /// Spectra that are averaged, at most: the power of noise in a channel then has an error of 0.5 %,
 /// 0.02 dB.
@@ -92,7 +93,8 @@ fn chosen((gains, silent): &(MeasuredGains, Option<usize>)) -> Decision {
     } = gains;
     Decision {
         option: format!("--gain of '{}'", gains.name),
-        value: format!("{low:.4} to {high:.4}"),
+        // Of any size: inputs may be close to 0.
+        value: format!("{} to {}", number(low.into()), number(high.into())),
         why: format!(
             "{rms:.1} counts rms in every channel, quantised with an efficiency of {efficiency:.4}; by {spectra} spectra \
              of the capture's start{silent}"
@@ -420,4 +422,20 @@ fn measure<'a>(plan: &'a ReplayPlan, capture: &Path) -> Result<Vec<Measured<'a>>
         .into_iter()
         .map(OutputMeter::finish)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of an input close to 0 they are large, of a strong one small.
+    #[test]
+    fn gains_of_any_size_are_told_by_their_first_digits() {
+        let gains = MeasuredGains {
+            name: "w".to_owned(),
+            gains: [vec![1.234_567e-6, 1.0], vec![1.0, 12_345.6]],
+            ..MeasuredGains::default()
+        };
+        assert_eq!(chosen(&(gains, None)).value, "1.235e-6 to 12346");
+    }
 }

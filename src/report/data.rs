@@ -55,7 +55,7 @@ impl Documented for RunReport {
 }
 
 /// Gains of an output that were made of the level of a capture's start.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct MeasuredGains {
     /// Name of the stream.
     pub name: String,
