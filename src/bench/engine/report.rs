@@ -231,9 +231,9 @@ impl CoreCount {
         let engines = ours.iter().filter(|lcore| name(lcore) == "engine").count();
         let at_work = |lcore: &&ThreadReport| -> f64 {
             let all: f64 = lcore.phases.iter().map(|phase| phase.1).sum();
-            let waits = |phase: &&(String, f64)| phase.0.starts_with("wait");
-            let waited: f64 = lcore.phases.iter().filter(waits).map(|phase| phase.1).sum();
-            1.0 - waited / all.max(1e-9)
+            let works = |phase: &&(String, f64)| phase.0 == "work" || phase.0 == "compute";
+            let worked: f64 = lcore.phases.iter().filter(works).map(|phase| phase.1).sum();
+            worked / all.max(1e-9)
         };
         Self {
             cpus: cpus.len(),
@@ -462,6 +462,30 @@ impl fmt::Display for EngineBench {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lcores_that_wait_or_sleep_are_not_at_work() {
+        let lcore = |name: &str, core, seconds: [f64; 5]| {
+            let names = ["wait-in", "work", "compute", "wait-out", "sleep"].map(str::to_owned);
+            ThreadReport {
+                name: name.to_owned(),
+                core,
+                phases: names.into_iter().zip(seconds).collect(),
+                ..ThreadReport::default()
+            }
+        };
+        let lcores = [
+            lcore("rx0", Some(0), [1.0, 2.0, 0.0, 0.0, 5.0]),
+            lcore("engine", Some(1), [1.0, 1.0, 1.0, 1.0, 0.0]),
+            lcore("tx", Some(1), [0.0, 0.0, 0.0, 0.0, 3.0]),
+            lcore("control", Some(2), [0.0, 9.0, 0.0, 0.0, 0.0]),
+        ];
+        let count = CoreCount::of(&lcores);
+        assert_eq!(
+            (count.cpus, count.per_engine, count.at_work),
+            (2, 2.0, 0.75)
+        );
+    }
 
     #[test]
     fn parts_of_a_run_add_up_to_it() {
