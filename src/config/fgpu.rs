@@ -15,7 +15,7 @@ use super::{
     ConfigError, EgressConfig, EngineConfig, EngineOptions, FgpuConfig, GainOption, IgnoredOptions,
     InputConfig, JONES_PER_BATCH, RecvConfig, SendConfig, ServeOptions, heading,
 };
-use crate::net::parse_endpoints;
+use crate::net::{is_read_once, parse_endpoints};
 
 /// Defaults of katgpucbf for options that a capture can tell `karoo replay`.
 const DEFAULTS: [(&str, &str); 5] = [
@@ -396,6 +396,11 @@ impl FgpuOptions {
                 path: src.into(),
                 cpu: cpus[0],
             });
+        }
+        if is_read_once(Path::new(&src)) {
+            let rule = "is not a regular file, and a capture is read twice";
+            let way_out = "save it to a file first";
+            return Err(ConfigError::new("SRC", &src, rule, way_out));
         }
         let endpoints = parse_endpoints(&src).map_err(|error| {
             let rule = format!("is neither a file nor a list of endpoints: {error}");

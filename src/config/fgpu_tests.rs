@@ -495,3 +495,11 @@ fn every_rule_is_kept() {
         assert!(message.contains(expected), "rule {rule}: {message}");
     }
 }
+
+/// As a pipe is.
+#[test]
+fn a_source_that_is_no_regular_file_is_told_to_be_none() {
+    let args = [&REQUIRED[..], &["--wideband", OUTPUT, "/dev/null"]].concat();
+    let message = resolved(&matches(args).unwrap()).unwrap_err();
+    assert!(message.contains("is not a regular file"), "{message}");
+}

@@ -295,7 +295,7 @@ fn epoch(config: &FgpuConfig) -> EpochHint {
     let clock = config.engine.clock;
     match &config.input {
         InputConfig::Live { .. } => EpochHint::HostClock(clock),
-        // Errors are ignored here: the capture's source reports them. A pipe can be read only once.
+        // Errors are ignored here: the capture's source reports them.
         InputConfig::Capture { path, .. } => CaptureScan::new(path)
             .map_or(EpochHint::WireValue, |scan| {
                 EpochHint::Near(scan.first_whole(clock))
