@@ -50,7 +50,9 @@ impl Interfaces {
                         let interface = Interface::find(name)?;
                         let own = interface.name.clone();
                         given.insert(name.clone(), own.clone());
-                        found.entry(own.clone()).or_insert(interface);
+                        // Those to send through come first: what is sent comes from their address.
+                        let first = found.entry(own.clone()).or_insert(interface.clone());
+                        first.check_driver(&interface)?;
                         own
                     }
                 };

@@ -202,6 +202,11 @@ fn used(inputs: &[PortAddress], outputs: &[PortAddress]) -> Result<Vec<Used>, Da
                 if twice {
                     return Err(DatagramError::Twice(address.to_string()));
                 }
+                known.interface.check_driver(&interface)?;
+                // What is sent comes from the address that the output names.
+                if output.is_some() {
+                    known.interface = interface;
+                }
                 (known.input, known.output) = (known.input.or(input), known.output.or(output));
             }
         }
@@ -424,5 +429,22 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn an_interface_has_one_driver() {
+        let used = |input: &str, output: &str| {
+            let [input, output] = [input, output].map(|name| {
+                let text = format!("dpdk:{name}:239.1.2.3:5000");
+                text.parse::<PortAddress>().unwrap()
+            });
+            used(&[input], &[output])
+        };
+        for output in ["udp:lo", "udp:127.0.0.1"] {
+            let all = used("udp:lo", output).unwrap();
+            assert_eq!((all.len(), all[0].output), (1, Some(0)));
+        }
+        let error = used("udp:lo", "af_packet:lo").err().unwrap().to_string();
+        assert!(error.contains("UDP sockets and for AF_PACKET"), "{error}");
     }
 }

@@ -22,7 +22,7 @@ pub struct Interface {
     pub name: String,
     /// Its number; 0 where the kernel has none.
     pub index: u32,
-    /// The first of its IPv4 addresses, or the one that was given.
+    /// The IPv4 address that it was named by, if it was; else its first.
     pub ip: Ipv4Addr,
     /// Its largest IP packet in bytes, if anybody tells.
     pub mtu: Option<usize>,
@@ -60,13 +60,24 @@ pub enum InterfaceError {
         /// The device.
         pci: String,
     },
-    /// The address of an interface is the kernel's business.
-    #[error("interface '{name}' has the address {has}, not {given}: leave @{given} out")]
+    /// The kernel's own drivers need an interface of the kernel's, which a device has not.
+    #[error(
+        "PCI device {pci} is DPDK's alone: the kernel has no interface for it, so that it cannot be used through \
+         {driver}; leave out what is in front of its address"
+    )]
+    NoKernelInterface {
+        /// The device.
+        pci: String,
+        /// The driver that its name asks for.
+        driver: &'static str,
+    },
+    /// The addresses of an interface are the kernel's business.
+    #[error("interface '{name}' has {has}, not {given}: leave @{given} out")]
     AddressGiven {
         /// The name as given.
         name: String,
         /// What the kernel says.
-        has: Ipv4Addr,
+        has: String,
         /// What the user said.
         given: Ipv4Addr,
     },
@@ -75,6 +86,18 @@ pub enum InterfaceError {
     Twice {
         /// The interface's own name.
         name: String,
+    },
+    /// Two names of one interface, which ask for different drivers.
+    #[error(
+        "interface '{name}' is named for {first} and for {second}, and has one port: name it alike, for example udp:{name}"
+    )]
+    Drivers {
+        /// The interface's own name.
+        name: String,
+        /// What the first name says.
+        first: &'static str,
+        /// What another says.
+        second: &'static str,
     },
     /// Not an address.
     #[error("interface '{name}': {text:?} is not an IPv4 address such as 10.1.0.2")]
@@ -155,26 +178,27 @@ impl Interface {
             _ => (name, None),
         };
         let by_address;
-        let name = match name.parse::<Ipv4Addr>() {
+        let (name, given) = match name.parse::<Ipv4Addr>() {
             Ok(ip) => {
                 by_address = name_of(ip)?;
-                &by_address
+                (&by_address[..], Some(ip))
             }
-            Err(_) => name,
+            Err(_) => (name, given),
         };
-        let mut located = locate(Path::new("/"), name)?;
-        if located.netdev.is_some() {
-            let (driver, why) = match forced {
-                Some(driver) => (driver, Some("its name says so".to_owned())),
-                None => Rights::of_this_process().choose(located.driver),
-            };
-            if forced.is_none() && located.driver == Driver::Mlx5 && driver != Driver::Mlx5 {
-                tracing::warn!(interface = name, ?why, "the NIC's own driver is not used");
-            }
-            located.driver = driver;
-            located.why = why.unwrap_or(located.why);
+        let located = locate(Path::new("/"), name)?;
+        Self::of(driven(located, forced)?, given)
+    }
+
+    /// Refuses another name's finding of this same interface if it is to have another driver.
+    pub fn check_driver(&self, other: &Self) -> Result<(), InterfaceError> {
+        if self.driver == other.driver {
+            return Ok(());
         }
-        Self::of(located, given)
+        Err(InterfaceError::Drivers {
+            name: self.name.clone(),
+            first: self.driver.label(),
+            second: other.driver.label(),
+        })
     }
 
     fn of(located: LocatedInterface, given: Option<Ipv4Addr>) -> Result<Self, InterfaceError> {
@@ -201,21 +225,15 @@ impl Interface {
             });
         };
         let all: Vec<_> = getifaddrs().map_err(InterfaceError::List)?.collect();
-        let ours = || all.iter().filter(|address| address.interface_name == name);
+        let ours = || {
+            let all = all.iter();
+            all.filter(|address| own_name(&address.interface_name) == name)
+        };
         if !ours().any(|address| address.flags.contains(InterfaceFlags::IFF_UP)) {
             return Err(InterfaceError::Down { name });
         }
-        let ip = ours().find_map(|address| Some(address.address?.as_sockaddr_in()?.ip()));
-        let Some(ip) = ip else {
-            return Err(InterfaceError::NoIpv4 { name });
-        };
-        if let Some(given) = given.filter(|given| *given != ip) {
-            return Err(InterfaceError::AddressGiven {
-                name,
-                has: ip,
-                given,
-            });
-        }
+        let ips = ours().filter_map(|address| Some(address.address?.as_sockaddr_in()?.ip()));
+        let ip = address_of(&name, &ips.collect::<Vec<_>>(), given)?;
         let mtu = fs::read_to_string(format!("/sys/class/net/{name}/mtu"));
         Ok(Self {
             index: if_nametoindex(&name[..]).map_err(InterfaceError::List)?,
@@ -266,10 +284,63 @@ pub fn without_driver(name: &str) -> &str {
     forced_driver(name).1
 }
 
+/// A device with the driver that its name asks for, or else the best that this process may use.
+fn driven(
+    mut located: LocatedInterface,
+    forced: Option<Driver>,
+) -> Result<LocatedInterface, InterfaceError> {
+    let Some(name) = &located.netdev else {
+        return match forced {
+            None => Ok(located),
+            Some(driver) => Err(InterfaceError::NoKernelInterface {
+                pci: located.pci.unwrap_or_default(),
+                driver: driver.label(),
+            }),
+        };
+    };
+    let (driver, why) = match forced {
+        Some(driver) => (driver, Some("its name says so".to_owned())),
+        None => Rights::of_this_process().choose(located.driver),
+    };
+    if forced.is_none() && located.driver == Driver::Mlx5 && driver != Driver::Mlx5 {
+        tracing::warn!(interface = name, ?why, "the NIC's own driver is not used");
+    }
+    located.driver = driver;
+    located.why = why.unwrap_or(located.why);
+    Ok(located)
+}
+
+/// An interface's name where the system says the label of one of its addresses, `eth0:1`.
+fn own_name(label: &str) -> &str {
+    label.split_once(':').map_or(label, |(name, _)| name)
+}
+
+/// The address that was given if it is among those of an interface, or the first of them.
+fn address_of(
+    name: &str,
+    all: &[Ipv4Addr],
+    given: Option<Ipv4Addr>,
+) -> Result<Ipv4Addr, InterfaceError> {
+    let name = name.to_owned();
+    match (all, given) {
+        ([], _) => Err(InterfaceError::NoIpv4 { name }),
+        ([first, ..], None) => Ok(*first),
+        (all, Some(given)) if all.contains(&given) => Ok(given),
+        (all, Some(given)) => {
+            let all: Vec<_> = all.iter().map(Ipv4Addr::to_string).collect();
+            let has = all.join(", ");
+            Err(InterfaceError::AddressGiven { name, has, given })
+        }
+    }
+}
+
 /// The interface that has this address.
 fn name_of(ip: Ipv4Addr) -> Result<String, InterfaceError> {
     let all = getifaddrs().map_err(InterfaceError::List)?;
-    let addresses = all.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())));
+    let addresses = all.filter_map(|a| {
+        let name = own_name(&a.interface_name).to_owned();
+        Some((name, a.address?.as_sockaddr_in()?.ip()))
+    });
     let addresses: Vec<_> = addresses.collect();
     match addresses.iter().find(|(_, address)| *address == ip) {
         Some((name, _)) => Ok(name.clone()),
@@ -332,104 +403,5 @@ impl Memberships {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_loopback_interface_is_found_and_others_are_named() {
-        let lo = Interface::find("lo").unwrap();
-        assert_eq!(lo.ip, Ipv4Addr::LOCALHOST);
-        assert_eq!(Interface::find("127.0.0.1").unwrap(), lo);
-        let forced = |driver| Interface {
-            driver,
-            ..lo.clone()
-        };
-        let [packet, udp] = ["af_packet:lo", "udp:lo"].map(|name| Interface::find(name).unwrap());
-        assert_eq!(packet, forced(Driver::AfPacket));
-        assert_eq!(udp, forced(Driver::Udp));
-        assert_eq!(without_driver("udp:lo"), "lo");
-        assert_eq!(without_driver("0000:81:00.0"), "0000:81:00.0");
-        let refused = |name: &str| Interface::find(name).unwrap_err().to_string();
-        let error = refused("none0");
-        assert!(error.contains("'none0'") && error.contains("lo"), "{error}");
-        let error = refused("192.0.2.77");
-        assert!(
-            error.contains("192.0.2.77") && error.contains("lo with 127.0.0.1"),
-            "{error}"
-        );
-        let error = refused("81:00.0@10.0.0");
-        assert!(error.contains("\"10.0.0\""), "{error}");
-    }
-
-    /// Only DPDK has it: the user says what its address is.
-    #[test]
-    fn devices_without_an_interface_need_an_address() {
-        let located = || LocatedInterface {
-            netdev: None,
-            pci: Some("0000:41:00.0".to_owned()),
-            driver: Driver::Vfio,
-            why: String::new(),
-        };
-        let error = Interface::of(located(), None).unwrap_err().to_string();
-        assert!(error.contains("0000:41:00.0@ADDRESS"), "{error}");
-        let found = Interface::of(located(), Some([10, 0, 0, 5].into())).unwrap();
-        assert_eq!(
-            (&found.name[..], found.index, found.mtu),
-            ("0000:41:00.0", 0, Some(9000))
-        );
-        found.check_mtu(8972, "--send-packet-payload").unwrap();
-        found.check_mtu(8973, "--send-packet-payload").unwrap_err();
-    }
-
-    #[test]
-    fn packets_must_fit() {
-        let lo = Interface {
-            mtu: Some(1500),
-            ..Interface::find("lo").unwrap()
-        };
-        lo.check_mtu(1472, "--send-packet-payload").unwrap();
-        let error = lo
-            .check_mtu(1473, "--send-packet-payload")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("1501") && error.contains("mtu 9000"),
-            "{error}"
-        );
-        // Whatever the interface takes: longer frames would be lost on the way to it.
-        let wide = Interface {
-            mtu: Some(65535),
-            ..lo
-        };
-        wide.check_mtu(LARGEST_PACKET - 28, "--send-packet-payload")
-            .unwrap();
-        let error = wide.check_mtu(LARGEST_PACKET - 27, "--send-packet-payload");
-        let error = error.unwrap_err().to_string();
-        assert!(
-            error.contains("9089") && error.contains("--send-packet-payload"),
-            "{error}"
-        );
-    }
-
-    /// More groups than one socket takes by default, each in the system's own list.
-    #[test]
-    fn many_groups_are_joined_and_left() {
-        let lo = Interface::find("lo").unwrap();
-        let endpoints: Vec<_> = (0..45)
-            .map(|i| SocketAddrV4::new([239, 77, 1, i].into(), 7148))
-            .collect();
-        let joined = || {
-            let list = fs::read_to_string("/proc/self/net/igmp").unwrap();
-            // Addresses there are in the machine's byte order.
-            let ours = |e: &&SocketAddrV4| {
-                list.contains(&format!("{:08X}", u32::from_ne_bytes(e.ip().octets())))
-            };
-            endpoints.iter().filter(ours).count()
-        };
-        let mut groups = Memberships::default();
-        groups.join(&endpoints, &lo).unwrap();
-        assert_eq!(joined(), 45);
-        drop(groups);
-        assert_eq!(joined(), 0);
-    }
-}
+#[path = "interface_tests.rs"]
+mod tests;

@@ -106,6 +106,10 @@ fn live_engines_that_cannot_be_are_usage_errors() {
             "no-such-interface",
         ),
         (
+            vec!["--recv-interface=udp:lo", "--send-interface=af_packet:lo"],
+            "'lo' is named for AF_PACKET and for UDP sockets",
+        ),
+        (
             vec!["--send-interface=lo", chunks, "--recv-spare-chunks=1024"],
             "lower --recv-spare-chunks",
         ),
