@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod addresses;
 mod fgpu;
 mod flow;
 mod modem;

@@ -23,7 +23,7 @@ use crate::support::left_out;
 /// Tests fail rather than hang.
 const TOO_LONG: Duration = Duration::from_secs(180);
 
-fn run(command: &str) -> Result<String, String> {
+pub fn run(command: &str) -> Result<String, String> {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
     match Command::new(program).args(words).output() {
@@ -36,7 +36,7 @@ fn run(command: &str) -> Result<String, String> {
 }
 
 /// Runs commands in a namespace of this thread's own; false where there are none.
-fn in_namespace(commands: &[&str]) -> bool {
+pub fn in_namespace(commands: &[&str]) -> bool {
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
         left_out(&format!("no network namespaces: {error}"));
         return false;

@@ -105,6 +105,20 @@ fn frames_come_as_they_were_sent() {
     assert_eq!(port.port.info().unwrap().driver, "UDP sockets");
 }
 
+/// Such a packet is for programs of this host.
+#[test]
+fn a_time_to_live_of_0_reaches_this_host() {
+    let to = group(21, 7148);
+    let mut port = open("ttl", &[vec![to]], 1 << 20).started;
+    let mut batch = MbufBatch::new();
+    let sent = frame("ttl_sent", (50_000, 0), to, &[b"here"]);
+    batch.push(sent).expect("room");
+    assert_eq!(port.tx[0].tx_burst(&mut batch), 1);
+    let stats = port.port.stats().unwrap();
+    assert_eq!((stats.tx_packets, stats.tx_errors), (1, 0));
+    receive(&mut port.rx[0], &mut batch, 1);
+}
+
 #[test]
 fn a_datagram_wakes_who_sleeps() {
     let to = group(20, 7148);

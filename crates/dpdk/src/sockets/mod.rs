@@ -88,7 +88,10 @@ impl SocketPort {
             }
             queues.push(ReceiveSockets::new(pool, listening, Arc::clone(&counts)));
         }
-        let sender = |_| SendSockets::new(config.ip, config.tx_bytes, Arc::clone(&counts));
+        let sender = |_| {
+            let counts = Arc::clone(&counts);
+            SendSockets::new(config.interface, config.ip, config.tx_bytes, counts)
+        };
         let sockets = Sockets {
             name: config.name.to_owned(),
             counts: Arc::clone(&counts),

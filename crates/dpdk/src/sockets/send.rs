@@ -7,7 +7,7 @@ use std::sync::Arc;
 use socket2::Socket;
 
 use super::messages::{Messages, Parts};
-use super::options::{ask_send_buffer, send_as_ports_do, udp};
+use super::options::{ask_send_buffer, send_as_ports_do, send_through, udp};
 use super::{DESTINATION, DESTINATION_PORT, HEADERS, SOURCE_PORT, SocketCounts, TTL, add};
 use crate::{BURST, Mbuf, MbufBatch};
 
@@ -22,6 +22,8 @@ struct Origin {
 /// A transmit queue.
 #[derive(Debug)]
 pub(crate) struct SendSockets {
+    /// Number of the interface.
+    interface: u32,
     ip: Ipv4Addr,
     bytes: usize,
     /// Made when they are first needed.
@@ -33,8 +35,14 @@ pub(crate) struct SendSockets {
 }
 
 impl SendSockets {
-    pub(super) fn new(ip: Ipv4Addr, bytes: usize, counts: Arc<SocketCounts>) -> Self {
+    pub(super) fn new(
+        interface: u32,
+        ip: Ipv4Addr,
+        bytes: usize,
+        counts: Arc<SocketCounts>,
+    ) -> Self {
         Self {
+            interface,
             ip,
             bytes,
             sockets: Vec::new(),
@@ -86,7 +94,7 @@ impl SendSockets {
         let at = match at {
             Some(at) => at,
             None => {
-                let socket = open(self.ip, origin, self.bytes)?;
+                let socket = self.open(origin)?;
                 self.sockets.push((origin, socket));
                 self.sockets.len() - 1
             }
@@ -96,6 +104,27 @@ impl SendSockets {
         let bytes = packets[..sent].iter().map(Mbuf::pkt_len).sum();
         Ok((sent, bytes))
     }
+
+    fn open(&self, origin: Origin) -> io::Result<Socket> {
+        let socket = udp()?;
+        ask_send_buffer(&socket, self.bytes)?;
+        send_as_ports_do(&socket)?;
+        send_through(&socket, self.interface)?;
+        socket.set_multicast_ttl_v4(origin.ttl.into())?;
+        // To groups alone it may be 0: for programs of this host.
+        if origin.ttl > 0 {
+            socket.set_ttl_v4(origin.ttl.into())?;
+        }
+        let from = SocketAddrV4::new(self.ip, origin.port);
+        match socket.bind(&from.into()) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                tracing::warn!(%from, "another program has this UDP port: packets come from any");
+                socket.bind(&SocketAddrV4::new(self.ip, 0).into())?;
+            }
+            bound => bound?,
+        }
+        Ok(socket)
+    }
 }
 
 /// Whether a packet can be sent later.
@@ -103,24 +132,6 @@ fn waits(error: &io::Error) -> bool {
     let kind = error.kind();
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted)
         || error.raw_os_error() == Some(libc::ENOBUFS)
-}
-
-fn open(ip: Ipv4Addr, origin: Origin, bytes: usize) -> io::Result<Socket> {
-    let socket = udp()?;
-    ask_send_buffer(&socket, bytes)?;
-    send_as_ports_do(&socket)?;
-    socket.set_multicast_if_v4(&ip)?;
-    socket.set_multicast_ttl_v4(origin.ttl.into())?;
-    socket.set_ttl_v4(origin.ttl.into())?;
-    let from = SocketAddrV4::new(ip, origin.port);
-    match socket.bind(&from.into()) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            tracing::warn!(%from, "another program has this UDP port: packets come from any");
-            socket.bind(&SocketAddrV4::new(ip, 0).into())?;
-        }
-        bound => bound?,
-    }
-    Ok(socket)
 }
 
 /// Which socket sends a packet, its payload, and where to; `None` if it is no UDP datagram of at
