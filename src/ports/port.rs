@@ -179,26 +179,29 @@ impl PortUse {
         interface: &Interface,
         steering: &FlowTable,
     ) -> Result<OpenPort, PortError> {
-        let preset = Preset::of(interface.driver)?;
-        let opened = match (interface.driver, &interface.pci) {
-            (Driver::Udp, _) => self.open_sockets(eal, interface, steering),
-            (Driver::AfPacket, _) | (_, None) => self.open_af_packet(eal, interface, &preset),
+        let name = &interface.name;
+        let (driver, device) = match (interface.driver, &interface.pci) {
+            (Driver::Udp, _) => (Driver::Udp, None),
+            (Driver::AfPacket, _) | (_, None) => (Driver::AfPacket, None),
             (driver, Some(pci)) => match Device::by_name(eal, pci) {
-                Ok(device) => self.open_device(eal, interface, &preset, device, steering),
+                Ok(device) => (driver, Some(device)),
                 // Drivers say why in DPDK's log.
                 Err(error) if driver.leaves_to_kernel() => {
                     let (driver, _) = Rights::of_this_process().choose(Driver::AfPacket);
-                    let (name, label) = (&interface.name, driver.label());
+                    let label = driver.label();
                     tracing::warn!(interface = name, %error, "DPDK does not take it: using {label}");
-                    match driver {
-                        Driver::Udp => self.open_sockets(eal, interface, steering),
-                        _ => self.open_af_packet(eal, interface, &Preset::of(driver)?),
-                    }
+                    (driver, None)
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => return Err(OpenError::from(error).of(name, driver)),
             },
         };
-        opened.map_err(|error| error.of(interface))
+        let preset = Preset::of(driver)?;
+        let opened = match device {
+            Some(device) => self.open_device(eal, interface, &preset, device, steering),
+            None if driver == Driver::Udp => self.open_sockets(eal, interface, steering),
+            None => self.open_af_packet(eal, interface, &preset),
+        };
+        opened.map_err(|error| error.of(name, driver))
     }
 
     fn open_af_packet(
@@ -437,66 +440,5 @@ fn pool(eal: &Eal, descriptors: usize, data_room: usize) -> Result<MbufPool, Dpd
 }
 
 #[cfg(test)]
-mod tests {
-    use std::error::Error;
-
-    use super::*;
-    use crate::net::parse_endpoints;
-
-    /// Else nobody would hear of memberships after some hours.
-    #[test]
-    fn reports_find_a_buffer_while_the_driver_keeps_what_was_sent() {
-        let eal = Eal::for_tests();
-        for keeps in [64, 1024] {
-            let pool = report_pool(eal, keeps).unwrap();
-            let kept: Vec<_> = std::iter::repeat_with(|| pool.alloc())
-                .take(keeps)
-                .collect();
-            assert!(kept.iter().all(Option::is_some) && pool.available() >= BURST);
-        }
-    }
-
-    /// Only where nobody else sees to memberships.
-    #[test]
-    fn queues_for_reports_count_where_there_are_any() {
-        let bytes = |driver| {
-            let interface = Interface {
-                driver,
-                ..Interface::find("lo").unwrap()
-            };
-            PortUse::default().mbuf_bytes(&interface)
-        };
-        let control = bytes(Driver::Vfio);
-        assert!(control >= 1024 * (DATA_ROOM + REPORT_ROOM), "{control}");
-        for driver in [Driver::AfPacket, Driver::Udp, Driver::Mlx5, Driver::Virtio] {
-            assert_eq!(bytes(driver), 0, "{driver:?}");
-        }
-    }
-
-    /// A port without rules: software can make up for them as long as packets come at all.
-    #[test]
-    fn refused_rules_end_the_start_where_nothing_else_lets_packets_in() {
-        let eal = Eal::for_tests();
-        let device = Device::vdev(eal, "net_null_rules", "size=64").unwrap();
-        let port = device.start(&PortConfig::default()).unwrap().port;
-        let sources = parse_endpoints("239.102.0.64+7").unwrap();
-        let steering = FlowTable::from_sources(&sources, 1);
-        assert!(steer(&port, &steering, None, false).unwrap().is_none());
-        let refused = steer(&port, &steering, None, true).unwrap_err();
-        let refused = refused.of(&Interface {
-            name: "eth1".to_owned(),
-            index: 1,
-            ip: [10, 0, 0, 1].into(),
-            mtu: None,
-            driver: Driver::Mlx5,
-            pci: Some("0000:81:00.0".to_owned()),
-        });
-        let text = format!("{refused}: {}", refused.source().unwrap());
-        for part in ["'eth1'", "af_packet:eth1", "239.102.0.64/29 UDP Some(7148)"] {
-            assert!(text.contains(part), "{text}");
-        }
-        // Where nothing is received, nothing is missed.
-        let nothing = steer(&port, &FlowTable::default(), None, true);
-        assert!(nothing.unwrap().is_some());
-    }
-}
+#[path = "port_tests.rs"]
+mod tests;

@@ -2,7 +2,6 @@
 
 use dpdk::{DpdkError, FlowError};
 
-use super::interface::Interface;
 use super::preset::PresetError;
 use super::resolve::Driver;
 
@@ -62,8 +61,9 @@ pub(super) enum OpenError {
 }
 
 impl OpenError {
-    pub fn of(self, interface: &Interface) -> PortError {
-        let (driver, interface) = (interface.driver, interface.name.clone());
+    /// Of this interface, which was used with this driver.
+    pub fn of(self, interface: &str, driver: Driver) -> PortError {
+        let interface = interface.to_owned();
         match self {
             Self::Dpdk(source) => PortError::Dpdk {
                 interface,
