@@ -107,8 +107,11 @@ pub fn with_file(
         .map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))?;
     let file = arguments(&text, command, given)
         .map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))?;
-    // Behind the names of program and command.
-    let (names, rest) = args.split_at(args.len().min(2));
+    // Behind the name of the command, before which there may be global options.
+    let name = command.get_name();
+    let at = args.iter().skip(1).position(|arg| arg == name);
+    let behind = at.map_or(args.len(), |at| at + 2);
+    let (names, rest) = args.split_at(behind);
     let file = file.into_iter().map(OsString::from);
     // SRC stands last.
     let (options, src): (Vec<_>, Vec<_>) =
@@ -226,5 +229,38 @@ fn wishes(args: &FgpuArgs, config: &FgpuConfig, footprint: &Footprint) -> Wishes
         send_interfaces: config.egress.interfaces.clone(),
         memory: footprint.host().iter().map(memory).collect(),
         starting: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn global_options_may_stand_before_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fgpu");
+        std::fs::write(&path, "feng-id = 3\nlog-format = 'text'").unwrap();
+        let command = super::super::command();
+        let parse = |args: &[OsString]| command.clone().try_get_matches_from(args).unwrap();
+        for (front, format) in [
+            (&[][..], "text"),
+            (&["--log-format", "json"], "json"),
+            (&["--log-format=json"], "json"),
+        ] {
+            let args = [&["karoo"], front, &["fgpu", "--config"]].concat();
+            let mut args: Vec<_> = args.into_iter().map(OsString::from).collect();
+            args.push(path.clone().into());
+            let matches = parse(&args);
+            let (name, given) = matches.subcommand().unwrap();
+            let fgpu = command.find_subcommand(name).unwrap();
+            let args = with_file(fgpu, &args, given);
+            let args = args.unwrap_or_else(|error| panic!("{error}")).unwrap();
+            let matches = parse(&args);
+            let (_, matches) = matches.subcommand().unwrap();
+            let raw = |id| matches.get_raw(id).unwrap().collect::<Vec<_>>();
+            assert_eq!(raw("feng_id"), ["3"]);
+            assert_eq!(raw("log_format"), [format], "{args:?}");
+        }
     }
 }
