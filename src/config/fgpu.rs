@@ -219,7 +219,12 @@ impl FgpuOptions {
         if interfaces.len() <= queues || Path::new(source).is_file() {
             return None;
         }
-        let (used, unused) = interfaces.split_at(queues);
+        let (used, others) = interfaces.split_at(queues);
+        let unused = others.iter().filter(|name| !used.contains(name));
+        let unused: Vec<_> = unused.map(String::as_str).collect();
+        if unused.is_empty() {
+            return None;
+        }
         let (given, used, unused) = (interfaces.join(","), used.join(","), unused.join(","));
         let entries = vec!["-1"; interfaces.len()].join(",");
         Some(format!(
@@ -337,13 +342,15 @@ impl FgpuOptions {
         }
         let interfaces = required("--send-interface", self.send_interface.clone())?;
         let count = interfaces.0.len();
-        if count > MAX_SEND_INTERFACES {
-            let rule = format!("must be {MAX_SEND_INTERFACES} at most");
+        if count > MAX_SEND_INTERFACES || !count.is_power_of_two() {
+            let rule = format!(
+                "must be a power of two, as destinations are, {MAX_SEND_INTERFACES} at most"
+            );
             return Err(ConfigError::new(
                 "--send-interface",
                 format!("with {count} interfaces"),
                 rule,
-                "divide the substreams over fewer",
+                "give 1, 2, 4, 8 or 16",
             ));
         }
         let factor = self.send_rate_factor;

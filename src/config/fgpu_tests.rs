@@ -90,6 +90,9 @@ fn interfaces_without_a_receive_queue_are_named() {
     assert_eq!(unused(&[]), None);
     let two = ["--recv-interface=a,b", "--recv-affinity=-1,-1"];
     assert_eq!(unused(&two), None);
+    assert_eq!(unused(&["--recv-interface=udp:a,udp:a"]), None);
+    let text = unused(&["--recv-interface=a,b,a"]).unwrap();
+    assert!(text.contains("through b, only through a:"), "{text}");
     let text = unused(&two[..1]).unwrap();
     assert!(
         text.contains("nothing is received through b, only through a")
@@ -305,8 +308,16 @@ fn every_rule_is_kept() {
         ),
         (
             "5",
+            vec![
+                "--send-interface=a,b".into(),
+                wideband("channels=1024,dst=239.10.1.0"),
+            ],
+            "must be a multiple of the 2 of --send-interface",
+        ),
+        (
+            "5, three",
             vec!["--send-interface=a,b,c".into()],
-            "must be a multiple of the 3 of --send-interface",
+            "with 3 interfaces: must be a power of two, as destinations are",
         ),
         (
             "7, digitiser",
@@ -432,7 +443,7 @@ fn every_rule_is_kept() {
         (
             "interfaces",
             vec![format!("--send-interface=a{}", ",b".repeat(16))],
-            "--send-interface with 17 interfaces: must be 16 at most",
+            "--send-interface with 17 interfaces: must be a power of two",
         ),
         (
             "15, discard",
