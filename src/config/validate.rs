@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use dsp::Oversampling;
 
-use super::{ConfigError, EngineConfig, OutputConfig};
+use super::{ConfigError, EngineConfig, JONES_PER_BATCH, OutputConfig};
 
 /// Largest number of samples per polarisation in one input buffer.
 const MAX_SAMPLES: usize = 1 << 29;
@@ -235,10 +235,19 @@ impl OutputConfig {
         if batch == 0 || !batch.is_multiple_of(channels) || batch > MAX_SAMPLES {
             let rule =
                 format!("must be a multiple of the {channels} channels, at most {MAX_SAMPLES}");
-            let (option, way_out) = (option("jones_per_batch"), "try 1048576");
+            let (option, way_out) = (option("jones_per_batch"), self.batch_near(JONES_PER_BATCH));
             return Err(refuse(option, batch, rule, way_out));
         }
         Ok(())
+    }
+
+    /// A way out: a batch of about so many Jones vectors, if there is one.
+    fn batch_near(&self, jones: usize) -> String {
+        let near = jones.next_multiple_of(SPECTRA_GROUP * self.channels);
+        match near <= MAX_SAMPLES {
+            true => format!("try {near}"),
+            false => format!("lower channels to {} at most", MAX_SAMPLES / SPECTRA_GROUP),
+        }
     }
 
     /// Checks what an output has to keep whatever the engine around it; the first rule broken is
@@ -267,7 +276,8 @@ impl OutputConfig {
         }
         if self.taps == 0 || self.taps > most {
             let rule = format!("must be at least 1, at most {most} with {channels} channels");
-            return Err(refuse(option("taps"), self.taps, rule, "try 16"));
+            let way_out = format!("try {}", most.min(16));
+            return Err(refuse(option("taps"), self.taps, rule, way_out));
         }
         if !(self.w_cutoff.is_finite() && self.w_cutoff >= 0.0) {
             return Err(refuse(
@@ -283,13 +293,8 @@ impl OutputConfig {
                 "makes {} spectra per heap of {channels} channels, which must be a multiple of {SPECTRA_GROUP}",
                 self.spectra_per_heap()
             );
-            let least = batch.next_multiple_of(SPECTRA_GROUP * channels);
-            return Err(refuse(
-                option("jones_per_batch"),
-                batch,
-                rule,
-                format!("try {least}"),
-            ));
+            let (option, way_out) = (option("jones_per_batch"), self.batch_near(batch));
+            return Err(refuse(option, batch, rule, way_out));
         }
         Ok(())
     }
@@ -426,6 +431,33 @@ mod tests {
         assert_eq!(payload, 1000);
         let (_, payload) = refused(&|config| config.send.packet_payload = usize::MAX);
         assert_eq!(payload, 9128);
+    }
+
+    /// Not the refused value itself, and not what another rule refuses.
+    #[test]
+    fn ways_out_of_large_numbers_of_channels_are_not_refused_either() {
+        let output = |channels, batch, taps| {
+            let mut output = engine(WIDEBAND, |_| ()).outputs.remove(0);
+            (output.channels, output.jones_per_batch, output.taps) = (channels, batch, taps);
+            output
+        };
+        let refused = |output: &OutputConfig| {
+            let checked = output.check_heaps().and_then(|()| output.validate());
+            checked.unwrap_err().way_out
+        };
+        for batch in [1 << 20, 1 << 27] {
+            let way_out = refused(&output(1 << 27, batch, 1));
+            assert_eq!(way_out, "lower channels to 16777216 at most");
+        }
+        assert_eq!(refused(&output(1 << 27, 1 << 27, 16)), "try 2");
+        // Heaps of others have any number of channels.
+        for (channels, batch) in [(1 << 24, 1 << 20), (1 << 24, 1 << 24), (1000, 1)] {
+            let mut output = output(channels, batch, 16);
+            let way_out = refused(&output);
+            output.jones_per_batch = way_out.strip_prefix("try ").unwrap().parse().unwrap();
+            output.check_heaps().unwrap();
+            assert_eq!(output.spectra_per_heap() % SPECTRA_GROUP, 0);
+        }
     }
 
     #[test]
