@@ -206,7 +206,11 @@ impl CaptureReader {
     fn next_step(&mut self) -> Result<Option<(usize, Step)>, CaptureError> {
         loop {
             if let Some(length) = self.foreign_block()? {
-                return Ok(Some((length, Step::Skip)));
+                if !self.pass_over(length)? {
+                    self.truncated = true;
+                    return Ok(None);
+                }
+                continue;
             }
             let before = self.blocks.data().len();
             let stopped = match self.blocks.next() {
@@ -270,8 +274,32 @@ impl CaptureReader {
         Ok(())
     }
 
-    /// Length of the pcapng block at hand if it is whole and of a kind that says nothing about
-    /// frames.
+    /// Passes over so many bytes, however few of them the buffer holds; false if the input ends
+    /// first.
+    fn pass_over(&mut self, bytes: usize) -> Result<bool, CaptureError> {
+        let begin = self.blocks.consumed();
+        let mut left = bytes;
+        loop {
+            let here = left.min(self.blocks.data().len());
+            self.blocks.consume_noshift(here);
+            left -= here;
+            if left == 0 {
+                return Ok(true);
+            }
+            if self.blocks.refill().is_err() {
+                return Err(self.read_failure());
+            }
+            if self.blocks.data().is_empty() {
+                break;
+            }
+        }
+        match bytes > MAX_BUFFER {
+            true => Err(self.corrupt_at(begin, "the block claims to be longer than the file")),
+            false => Ok(false),
+        }
+    }
+
+    /// Length of the pcapng block at hand if it is of a kind that says nothing about frames.
     ///
     /// Such a block is passed over unread: the parser would look inside and trust lengths there.
     fn foreign_block(&self) -> Result<Option<usize>, CaptureError> {
@@ -284,7 +312,7 @@ impl CaptureReader {
         if length < MIN_BLOCK {
             return Err(self.corrupt("the block is shorter than its own header"));
         }
-        Ok(self.block_is_whole().then_some(length as usize))
+        Ok(Some(length as usize))
     }
 
     /// Whether the pcapng block at hand is all in the buffer, so that more bytes cannot complete
@@ -305,17 +333,27 @@ impl CaptureReader {
 
     /// A word of the block or record at hand.
     fn block_word(&self, at: usize) -> Option<u32> {
-        let word = *self.blocks.data().get(at..)?.first_chunk()?;
-        Some(match self.big_endian {
+        let data = self.blocks.data();
+        let word = *data.get(at..)?.first_chunk()?;
+        // A section says its own, behind its length.
+        let big_endian = match self.pcapng && data.starts_with(&SECTION) {
+            true => section_order(data)?,
+            false => self.big_endian,
+        };
+        Some(match big_endian {
             true => u32::from_be_bytes(word),
             false => u32::from_le_bytes(word),
         })
     }
 
     fn corrupt(&self, what: &'static str) -> CaptureError {
+        self.corrupt_at(self.blocks.consumed(), what)
+    }
+
+    fn corrupt_at(&self, offset: usize, what: &'static str) -> CaptureError {
         CaptureError::Corrupt {
             path: self.path.clone(),
-            offset: self.blocks.consumed() as u64,
+            offset: offset as u64,
             frames: self.frames,
             what,
         }
@@ -343,6 +381,8 @@ impl CaptureReader {
 
 /// pcapng blocks that are read: section header, interface description, simple and enhanced packet.
 const READ_BLOCKS: [u32; 4] = [0x0a0d_0d0a, 1, 3, 6];
+/// How a section begins, in either byte order.
+const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// Bytes of a pcapng block without content.
 const MIN_BLOCK: u32 = 12;
 
@@ -363,7 +403,7 @@ fn check_magic(head: &[u8], path: &str) -> Result<bool, CaptureError> {
         });
     };
     let pcapng = match magic {
-        [0x0a, 0x0d, 0x0d, 0x0a] => true,
+        &SECTION => true,
         [0xd4, 0xc3, 0xb2, 0xa1] | [0xa1, 0xb2, 0xc3, 0xd4] => false,
         [0x4d, 0x3c, 0xb2, 0xa1] | [0xa1, 0xb2, 0x3c, 0x4d] | [0x34, 0xcd, 0xb2, 0xa1] => false,
         other => {
@@ -384,12 +424,18 @@ fn check_magic(head: &[u8], path: &str) -> Result<bool, CaptureError> {
 
 /// Length of a pcapng file's first block, whose byte order its magic tells.
 fn section_length(head: &[u8]) -> usize {
-    let word = |at: usize| head.get(at..at + 4).and_then(|b| b.first_chunk::<4>());
-    match (word(4), word(8)) {
-        (Some(length), Some([0x1a, 0x2b, 0x3c, 0x4d])) => u32::from_be_bytes(*length) as usize,
+    let length = head.get(4..8).and_then(|b| b.first_chunk::<4>());
+    match (length, section_order(head)) {
+        (Some(length), Some(true)) => u32::from_be_bytes(*length) as usize,
         (Some(length), _) => u32::from_le_bytes(*length) as usize,
         _ => usize::MAX,
     }
+}
+
+/// Whether a section is in big-endian order, as its magic tells.
+fn section_order(section: &[u8]) -> Option<bool> {
+    let magic = section.get(8..12)?;
+    Some(magic == [0x1a, 0x2b, 0x3c, 0x4d])
 }
 
 fn way_out(magic: [u8; 4]) -> &'static str {

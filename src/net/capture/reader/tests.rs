@@ -377,13 +377,51 @@ fn damage_is_an_error_with_its_place() {
     }
 }
 
+/// A section may have another byte order than the one before it.
+#[test]
+fn a_section_that_is_cut_is_no_damage() {
+    for big in [false, true] {
+        let start = [section(big), interface(big, 1), packet(big, 0, b"frame", 5)];
+        let start = start.concat();
+        for next in [section(big), section(!big)] {
+            for len in 1..next.len() {
+                let (frames, truncated) = frames(&[&start[..], &next[..len]].concat()).unwrap();
+                assert_eq!((frames.len(), truncated), (1, true), "{len}");
+            }
+        }
+    }
+}
+
 #[test]
 fn records_larger_than_the_buffer_are_read() {
-    for bytes in [3 * BUFFER, MAX_BUFFER - 64] {
+    for bytes in [3 * BUFFER, MAX_BUFFER - 64, MAX_BUFFER + BUFFER] {
         let mut file = [section(false), interface(false, 1)].concat();
         file.extend(block(false, 0x0bad_beef, &vec![0; bytes]));
         file.extend(packet(false, 0, b"after", 5));
         assert_eq!(frames(&file).unwrap().0.len(), 1);
+    }
+}
+
+/// Short ones are an end that is missing.
+#[test]
+fn a_block_of_another_kind_that_never_ends_is_damage() {
+    let start = [
+        section(false),
+        interface(false, 1),
+        packet(false, 0, b"frame", 5),
+    ];
+    let start = start.concat();
+    for (length, damage) in [(4096, false), (MAX_BUFFER as u32 + 4, true)] {
+        let block = words(false, &[0x0bad_beef, length, 0, 0]);
+        match frames(&[&start[..], &block].concat()) {
+            Ok((frames, truncated)) => {
+                assert_eq!((frames.len(), truncated, damage), (1, true, false));
+            }
+            Err(CaptureError::Corrupt { offset, frames, .. }) => {
+                assert_eq!((offset, frames, damage), (start.len() as u64, 1, true));
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 
