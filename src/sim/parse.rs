@@ -10,6 +10,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::signal::{Operator, Signal, Term};
@@ -38,12 +39,14 @@ pub enum SignalError {
         found: String,
     },
     /// Not a finite number, or out of the range of its place.
-    #[error("signals: number {text:?} at position {at} is out of range")]
+    #[error("signals: number {text:?} at position {at} is out of range; it must be from {range}")]
     Number {
         /// Where.
         at: usize,
         /// As written.
         text: String,
+        /// The smallest and the largest that would do.
+        range: String,
     },
     /// Used before it was assigned.
     #[error("signals: unknown variable '{name}' at position {at}; assign it first")]
@@ -246,14 +249,14 @@ impl<'a, S: FnMut() -> u64> Parser<'a, S> {
                 frequency: self.next_number()?,
             },
             "multicw" => Term::MultiCw {
-                tones: self.integer(false, MAX_TONES)?,
+                tones: self.integer(0..=MAX_TONES)?,
                 amplitude: (self.next_number()?, self.next_number()?),
                 frequency: (self.next_number()?, self.next_number()?),
             },
             "wgn" => Term::Wgn {
                 std: self.number()?,
                 seed: match self.accept(',') {
-                    true => self.integer(false, u64::MAX)?,
+                    true => self.integer(0..=u64::MAX)?,
                     false => (self.seeds)(),
                 },
             },
@@ -262,7 +265,7 @@ impl<'a, S: FnMut() -> u64> Parser<'a, S> {
                 let at = self.at;
                 let signal = self.expression()?;
                 self.expect(',', "','")?;
-                let samples = self.integer(true, i64::MAX)?;
+                let samples = self.integer(i64::MIN..=i64::MAX)?;
                 return bounded(Term::Delay(inner(signal, at)?, samples), at);
             }
             _ => {
@@ -292,10 +295,11 @@ impl<'a, S: FnMut() -> u64> Parser<'a, S> {
         }
     }
 
-    fn integer<T>(&mut self, signed: bool, max: T) -> Result<T, SignalError>
+    fn integer<T>(&mut self, range: RangeInclusive<T>) -> Result<T, SignalError>
     where
-        T: std::str::FromStr + PartialOrd,
+        T: std::str::FromStr + PartialOrd + Default + std::fmt::Display,
     {
+        let signed = *range.start() < T::default();
         self.rest();
         let at = self.at;
         let expected = if signed {
@@ -312,10 +316,11 @@ impl<'a, S: FnMut() -> u64> Parser<'a, S> {
         }
         text.parse()
             .ok()
-            .filter(|value| *value <= max)
+            .filter(|value| range.contains(value))
             .ok_or_else(|| SignalError::Number {
                 at,
                 text: text.to_owned(),
+                range: format!("{} to {}", range.start(), range.end()),
             })
     }
 
@@ -425,6 +430,7 @@ fn finite(text: &str, at: usize) -> Result<f64, SignalError> {
         .ok_or_else(|| SignalError::Number {
             at,
             text: text.to_owned(),
+            range: "-1.797e308 to 1.797e308".to_owned(),
         })
 }
 

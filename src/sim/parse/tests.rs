@@ -85,11 +85,25 @@ fn mistakes_have_their_place() {
         SignalError::Expected { at: 7, .. }
     ));
     assert!(matches!(error("1 é;"), SignalError::Expected { at: 2, .. }));
-    assert!(matches!(error("1e999;"), SignalError::Number { at: 0, .. }));
-    assert!(matches!(
-        error("multicw(99999999, 1, 1, 1, 1);"),
-        SignalError::Number { at: 8, .. }
-    ));
+    for (program, at, range) in [
+        ("1e999;", 0, "-1.797e308 to 1.797e308"),
+        ("multicw(70000, 1, 1, 1, 1);", 8, "0 to 65536"),
+        (
+            "wgn(1, 18446744073709551616);",
+            7,
+            "0 to 18446744073709551615",
+        ),
+        (
+            "delay(1, -9223372036854775809);",
+            9,
+            "-9223372036854775808 to 9223372036854775807",
+        ),
+    ] {
+        let error = error(program);
+        assert_eq!(error.at(), at, "{error}");
+        let words = format!("position {at} is out of range; it must be from {range}");
+        assert!(error.to_string().ends_with(&words), "{error}");
+    }
     assert!(matches!(
         error("cw = 1;"),
         SignalError::Reserved { at: 0, .. }
