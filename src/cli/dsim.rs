@@ -456,7 +456,8 @@ fn write_heaps(
     ledger: &Ledger,
 ) -> Result<u64, Failure> {
     let all = digitiser.heaps(heaps);
-    let stream = args.faults.decorate(all, args.fault_seed, ledger);
+    let (plan, seed) = (args.faults, args.fault_seed);
+    let stream = plan.decorate(all, seed, args.heap_samples, ledger);
     let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
     let total = heaps.saturating_mul(args.dests(To::Capture).len() as u64);
     let mut progress = SimProgress::new("writing heaps", total);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spead::digitiser::PREAMBLE_LEN;
 
 /// A heap on its way from the simulator to the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub enum Damage {
     Version,
     /// More item pointers than fit.
     Items,
-    /// Half of the packet is missing.
+    /// Half of the packet is missing, or as much of it as is payload.
     Cut,
     /// A timestamp between two heaps.
     Timestamp,
@@ -58,6 +59,14 @@ impl Damage {
         Self::Cut,
         Self::Timestamp,
     ];
+
+    /// Those that heaps of so many samples can have: with one sample there is nothing between them.
+    fn of_heaps(heap_samples: usize) -> &'static [Self] {
+        let [most @ .., Self::Timestamp] = &Self::ALL else {
+            return &Self::ALL;
+        };
+        if heap_samples > 1 { &Self::ALL } else { most }
+    }
 
     /// Name of the cause for which a receiver refuses the packet.
     pub fn cause(self) -> &'static str {
@@ -76,7 +85,7 @@ impl Damage {
             Self::Magic => packet[0] ^= 0x80,
             Self::Version => packet[1] = 3,
             Self::Items => packet[6] = 0xff,
-            Self::Cut => packet.truncate(packet.len() / 2),
+            Self::Cut => packet.truncate(PREAMBLE_LEN.max(packet.len() / 2)),
             Self::Timestamp => packet[47] ^= 1,
         }
     }
@@ -265,12 +274,13 @@ impl FaultPlan {
         Ok(())
     }
 
-    /// Decorates a stream of heaps: by turns all polarisations of one time, then those of the next.
-    /// Equal seeds and plans give equal faults.
+    /// Decorates a stream of heaps of `heap_samples` samples: by turns all polarisations of one
+    /// time, then those of the next. Equal seeds and plans give equal faults.
     pub fn decorate(
         self,
         heaps: impl Iterator<Item = SimHeap> + 'static,
         seed: u64,
+        heap_samples: usize,
         ledger: &Ledger,
     ) -> Box<dyn Iterator<Item = SimHeap>> {
         let coin = |stream: u64, probability: f64| {
@@ -292,7 +302,7 @@ impl FaultPlan {
         let mut dropped = coin(1, self.drop);
         let heaps = heaps.filter(move |heap| !dropped.toss("drop", heap));
         let mut corrupted = coin(2, self.corrupt);
-        let heaps = heaps.map(move |heap| corrupted.corrupt(heap));
+        let heaps = heaps.map(move |heap| corrupted.corrupt(heap, heap_samples));
         let heaps = Held::new(heaps, coin(3, self.late), "late", self.late_heaps);
         let heaps = Held::new(heaps, coin(4, self.reorder), "reorder", 1);
         let mut duplicated = coin(5, self.duplicate);
@@ -333,9 +343,10 @@ impl Coin {
         });
     }
 
-    fn corrupt(&mut self, mut heap: SimHeap) -> SimHeap {
+    fn corrupt(&mut self, mut heap: SimHeap, heap_samples: usize) -> SimHeap {
         if !heap.touched && self.generator.random_bool(self.probability) {
-            let damage = Damage::ALL[self.generator.random_range(0..Damage::ALL.len())];
+            let kinds = Damage::of_heaps(heap_samples);
+            let damage = kinds[self.generator.random_range(0..kinds.len())];
             self.note("corrupt", &heap, Some(damage.cause()));
             heap.damage = Some(damage);
             heap.touched = true;

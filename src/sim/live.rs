@@ -196,7 +196,8 @@ impl SimLcore {
         let pols = self.parts.config.dests.len();
         let (plan, seed) = self.parts.faults;
         let all = heaps(pols, self.parts.heaps.unwrap_or(u64::MAX));
-        let mut heaps = plan.decorate(all, seed, &ledger).peekable();
+        let samples = self.parts.config.heap_samples;
+        let mut heaps = plan.decorate(all, seed, samples, &ledger).peekable();
         while !self.parts.stop.is_set() {
             timer.turn();
             if let Some(change) = self.parts.changes.pop() {

@@ -283,7 +283,8 @@ mod tests {
         let digitiser = Digitiser::new(config).unwrap();
         let ledger = Ledger::default();
         let plan: FaultPlan = plan.parse().unwrap();
-        let stream = plan.decorate(digitiser.heaps(heaps), 1, &ledger);
+        let samples = digitiser.config.heap_samples;
+        let stream = plan.decorate(digitiser.heaps(heaps), 1, samples, &ledger);
         let mut capture = CaptureWriter::create(&path, Precision::Nanoseconds).unwrap();
         digitiser.write(stream, &mut capture).unwrap();
         capture.finish().unwrap();

@@ -10,7 +10,7 @@ fn run(plan: &str, seed: u64) -> (Vec<SimHeap>, Vec<Fault>) {
     let ledger = Ledger::default();
     let heaps = (0..HEAPS).flat_map(|index| (0..2).map(move |pol| SimHeap::new(index, pol)));
     let plan: FaultPlan = plan.parse().unwrap();
-    let sent = plan.decorate(heaps, seed, &ledger).collect();
+    let sent = plan.decorate(heaps, seed, 4096, &ledger).collect();
     (sent, ledger.take())
 }
 
@@ -62,7 +62,7 @@ fn heaps_may_be_very_late_and_many() {
     let ledger = Ledger::default();
     let plan: FaultPlan = "late=0.5:1048576".parse().unwrap();
     let heaps = crate::sim::stream::heaps(2, 1 << 18);
-    let sent: Vec<_> = plan.decorate(heaps, 1, &ledger).collect();
+    let sent: Vec<_> = plan.decorate(heaps, 1, 4096, &ledger).collect();
     assert_eq!(sent.len(), 1 << 19);
     let late = ledger.borrow().len();
     assert!(late > 1 << 17);
@@ -100,22 +100,34 @@ fn gaps_have_their_length_and_take_both_polarisations() {
 #[test]
 fn damage_is_what_receivers_call_it() {
     use spead::{DigitiserHeap, DigitiserRepr};
-    for damage in Damage::ALL {
-        let mut packet = vec![0; 72 + 5120];
-        let repr = DigitiserRepr {
-            heap_count: 2,
-            timestamp: 8192,
-            digitiser_id: 0,
-            saturated: 0,
-            payload_length: 5120,
-        };
-        repr.emit(packet.first_chunk_mut().unwrap());
-        damage.apply(&mut packet);
-        match DigitiserHeap::new_checked(&packet) {
-            Err(error) => assert_eq!(error.cause(), damage.cause()),
-            Ok(heap) => {
-                assert_eq!(damage, Damage::Timestamp);
-                assert_ne!(heap.timestamp().unwrap() % 4096, 0);
+    // Samples and their bits: usual ones, then those of one byte and some more.
+    for (samples, bits) in [
+        (4096, 10),
+        (1, 8),
+        (1, 16),
+        (4, 2),
+        (2, 8),
+        (8, 9),
+        (32, 10),
+    ] {
+        let payload_length = samples * bits / 8;
+        for damage in Damage::of_heaps(samples) {
+            let mut packet = vec![0; 72 + payload_length];
+            let repr = DigitiserRepr {
+                heap_count: 2,
+                timestamp: 2 * samples as u64,
+                digitiser_id: 0,
+                saturated: 0,
+                payload_length,
+            };
+            repr.emit(packet.first_chunk_mut().unwrap());
+            damage.apply(&mut packet);
+            match DigitiserHeap::new_checked(&packet) {
+                Err(error) => assert_eq!(error.cause(), damage.cause(), "{samples}"),
+                Ok(heap) => {
+                    assert_eq!(*damage, Damage::Timestamp, "{samples}");
+                    assert_ne!(heap.timestamp().unwrap() % samples as u64, 0);
+                }
             }
         }
     }
