@@ -150,8 +150,10 @@ struct Ignored {
 }
 
 /// What a capture holds unless the options say otherwise.
-const CAPTURE_SIGNALS: &str =
-    "cw(0.25, 232101234.0) + wgn(0.05); cw(0.15, 381407890.0) + wgn(0.05);";
+const CAPTURE_SIGNALS: [&str; 2] = [
+    "cw(0.25, 232101234.0) + wgn(0.05);",
+    "cw(0.15, 381407890.0) + wgn(0.05);",
+];
 const CAPTURE_DESTS: [&str; 2] = ["239.102.0.64+7:7148", "239.102.1.64+7:7148"];
 /// What katgpucbf sends.
 const LIVE_SIGNALS: &str = "cw(1.0, 232101234.0);";
@@ -169,12 +171,15 @@ impl DsimArgs {
         self.interface.is_some()
     }
 
-    fn signals_text(&self, to: To) -> &str {
-        let default = match to {
-            To::Capture => CAPTURE_SIGNALS,
-            To::Interface => LIVE_SIGNALS,
-        };
-        self.signals.as_deref().unwrap_or(default)
+    fn signals_text(&self, to: To) -> String {
+        match (&self.signals, to) {
+            (Some(given), _) => given.clone(),
+            (None, To::Interface) => LIVE_SIGNALS.to_owned(),
+            (None, To::Capture) => {
+                let by_turns = CAPTURE_SIGNALS.iter().cycle().take(self.dests(to).len());
+                by_turns.copied().collect::<Vec<_>>().join(" ")
+            }
+        }
     }
 
     fn dests(&self, to: To) -> Vec<&str> {
@@ -194,8 +199,8 @@ impl DsimArgs {
     fn config(&self, to: To) -> Result<DigitiserConfig, Failure> {
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed(to));
         let text = self.signals_text(to);
-        let signals =
-            parse(text, || seeds.next_u64()).map_err(|error| Failure::usage(error.shown(text)))?;
+        let signals = parse(&text, || seeds.next_u64())
+            .map_err(|error| Failure::usage(error.shown(&text)))?;
         let dests = self.dests(to);
         if dests.is_empty() {
             return Err(self.missing());

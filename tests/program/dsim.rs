@@ -368,6 +368,30 @@ fn the_truth_goes_through_a_pipe() {
 }
 
 #[test]
+fn the_usual_signals_go_to_any_number_of_destinations() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let capture = capture.to_str().unwrap();
+    let dests = ["239.1.1.1", "239.1.1.2", "239.1.1.3"];
+    for pols in 1..=3 {
+        let options = [
+            "--samples",
+            "4096",
+            "--period",
+            "65536",
+            "--truth",
+            "/dev/stdout",
+        ];
+        let args = [&["dsim", "--output", capture], &options[..], &dests[..pols]].concat();
+        let truth: Value = serde_json::from_str(&karoo_ok(args)).unwrap();
+        let signals = truth["signals"].as_str().unwrap();
+        let signals: BTreeSet<_> = signals.trim().split_inclusive("; ").collect();
+        // With noise of their own.
+        assert_eq!(signals.len(), pols, "{truth}");
+    }
+}
+
+#[test]
 fn one_polarisation_alone_makes_no_batches() {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("capture.pcap");

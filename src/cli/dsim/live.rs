@@ -72,7 +72,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     let original = args.signals_text(To::Interface);
     let seed = args.seed(To::Interface);
     let on_end = serving.on_control_end();
-    let control = dsim::start(katcp, config.clone(), original, seed, changes, on_end);
+    let control = dsim::start(katcp, config.clone(), &original, seed, changes, on_end);
     let control = control.map_err(|error| {
         stop.set();
         Failure::usage(error)
