@@ -9,6 +9,7 @@ use spead::digitiser::PREAMBLE_LEN;
 use spead::packet::MAX_PACKET;
 
 use super::signal::Signal;
+use crate::config::check_rate;
 
 /// Longest period, in samples: one window of packed samples per polarisation is kept in memory.
 pub const MAX_PERIOD: u64 = 1 << 30;
@@ -43,8 +44,8 @@ pub struct DigitiserConfig {
 /// A value that cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
-    /// Rates are positive.
-    #[error("--adc-sample-rate {0:?} must be a positive number of hertz, such as 1712e6")]
+    /// Rates are what those of engines are.
+    #[error("--adc-sample-rate {0:?} must be more than 0 Hz and at most 1e12 Hz, such as 1712e6")]
     SampleRate(f64),
     /// Times are UNIX times.
     #[error("--sync-time {0:?} must be a UNIX time from 0 to 2106, such as 1763700000")]
@@ -148,7 +149,7 @@ impl DigitiserConfig {
 
 fn check(config: &DigitiserConfig) -> Result<(), SimError> {
     let rate = config.clock.adc_sample_rate;
-    if !(rate > 0.0 && rate.is_finite()) {
+    if check_rate(rate).is_err() {
         return Err(SimError::SampleRate(rate));
     }
     let sync = config.clock.sync_time;

@@ -1,5 +1,7 @@
 //! A digitiser that sends in real time: the loop of its lcore.
 
+mod start;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,6 +21,7 @@ use super::stream::{Origin, Packets, heaps};
 use super::window::Windows;
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate};
 use crate::send::Pace;
+pub use start::{Start, StartError};
 
 /// Rate at which heaps that are late are made up for (as katgpucbf's library has it).
 const CATCH_UP: f64 = 1.05;
@@ -85,32 +88,6 @@ impl SignalsChange {
                 false
             }
         }
-    }
-}
-
-/// When a digitiser begins: its first timestamp, and when that is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// A multiple of the longest period, so that all digitisers of one sync time are in step.
-    pub timestamp: u64,
-    /// Nanoseconds from `now` until then.
-    pub wait: Duration,
-}
-
-impl Start {
-    /// The first start at or after `now`; `None` if the sync time is later than that.
-    pub fn after(config: &DigitiserConfig, now: f64) -> Option<Self> {
-        let since = now - config.clock.sync_time;
-        let periods = (since * config.clock.adc_sample_rate / config.max_period as f64).ceil();
-        if since < 0.0 || !periods.is_finite() {
-            return None;
-        }
-        let timestamp = (periods as u64).checked_mul(config.max_period)?;
-        let wait = timestamp as f64 / config.clock.adc_sample_rate - since;
-        Some(Self {
-            timestamp,
-            wait: Duration::try_from_secs_f64(wait.max(0.0)).ok()?,
-        })
     }
 }
 
@@ -424,17 +401,5 @@ pub(crate) mod tests {
         assert_eq!(newest(Some(7), 7, 8), Some(7));
         assert_eq!(newest(Some(7), 3, 8), Some(7));
         assert_eq!(newest(None, 3, 8), None);
-    }
-
-    /// The next multiple of the longest period, and how long it is until then.
-    #[test]
-    fn starts_are_in_step() {
-        let start = Start::after(&config(1000.0), 1003.0).unwrap();
-        assert_eq!(start.timestamp, 3 << 20);
-        let wait = (3 << 20) as f64 * 1e-6 - 3.0;
-        assert!((start.wait.as_secs_f64() - wait).abs() < 1e-9, "{start:?}");
-        let now = Start::after(&config(1000.0), 1000.0).unwrap();
-        assert_eq!((now.timestamp, now.wait), (0, Duration::ZERO));
-        assert_eq!(Start::after(&config(1000.0), 999.9), None);
     }
 }

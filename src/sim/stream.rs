@@ -388,6 +388,8 @@ mod tests {
             refused(&|c| c.clock.adc_sample_rate = 0.0),
             SimError::SampleRate(_)
         ));
+        let much = refused(&|c| c.clock.adc_sample_rate = 1.1e12);
+        assert_eq!(much, SimError::SampleRate(1.1e12));
         assert!(matches!(
             refused(&|c| c.clock.sync_time = f64::NAN),
             SimError::SyncTime(_)

@@ -292,6 +292,7 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
     let cases: &[(&[&str], &str)] = &[
         (&["--adc-sample-rate", "0"], "--adc-sample-rate 0"),
         (&["--adc-sample-rate", "inf"], "such as 1712e6"),
+        (&["--adc-sample-rate", "1e18"], "at most 1e12 Hz"),
         (&["--signals", "multicw(70000,1,1,1,1);"], "0 to 65536"),
         (&["--sync-time", "5e9"], "such as 1763700000"),
         (&["--signals", two], "3 signals for 2 destinations"),

@@ -222,11 +222,7 @@ fn open(
 
 fn start(config: &DigitiserConfig) -> Result<(Start, Instant), Failure> {
     let (now, clock) = (unix_now(), Instant::now());
-    let start = Start::after(config, now).ok_or_else(|| {
-        let sync_time = config.clock.sync_time;
-        let text = format!("--sync-time {sync_time} must not be later than now, which is {now}");
-        Failure::usage(text)
-    })?;
+    let start = Start::after(config, now).map_err(Failure::usage)?;
     Ok((start, clock + start.wait))
 }
 
