@@ -372,7 +372,7 @@ mod tests {
         assert!(dsim.begin(&request).unwrap().await.is_err());
         // It comes to it later.
         let late = changes.pop().unwrap();
-        assert!(late.done.send((Timestamp(4096), None)).is_err());
+        assert!(late.done.send((Timestamp(4096), Vec::new())).is_err());
         let sensor = sensors.find("signals-orig").unwrap();
         let unchanged = Value::String("cw(1.0, 1e5);".into());
         assert_eq!(sensors.reading(sensor).value, unchanged);
@@ -399,7 +399,7 @@ mod tests {
                 None => tokio::task::yield_now().await,
             }
         };
-        assert!(sent.done.send((Timestamp(4096), None)).is_ok());
+        assert!(sent.done.send((Timestamp(4096), Vec::new())).is_ok());
         let sensor = sensors.find("signals-orig").unwrap();
         while sensors.reading(sensor).value != Value::String("cw(0.5, 2e5);".into()) {
             tokio::task::yield_now().await;

@@ -274,6 +274,14 @@ impl FaultPlan {
         Ok(())
     }
 
+    /// Most heaps of its polarisation by which a heap is held back.
+    pub fn longest_hold(&self) -> u64 {
+        match (self.late > 0.0, self.reorder > 0.0) {
+            (true, _) => self.late_heaps,
+            (false, reorder) => u64::from(reorder),
+        }
+    }
+
     /// Decorates a stream of heaps of `heap_samples` samples: by turns all polarisations of one
     /// time, then those of the next. Equal seeds and plans give equal faults.
     pub fn decorate(

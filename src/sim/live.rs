@@ -1,5 +1,6 @@
 //! A digitiser that sends in real time: the loop of its lcore.
 
+mod history;
 mod start;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use super::stream::{Origin, Packets, heaps};
 use super::window::Windows;
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate};
 use crate::send::Pace;
+use history::WindowHistory;
 pub use start::{Start, StartError};
 
 /// Rate at which heaps that are late are made up for (as katgpucbf's library has it).
@@ -65,28 +67,15 @@ pub struct SignalsChange {
     /// Their samples.
     pub windows: Arc<Windows>,
     /// Told from which timestamp on they are sent; with it come those that are of no use any more.
-    pub done: oneshot::Sender<(Timestamp, Option<Arc<Windows>>)>,
+    pub done: oneshot::Sender<(Timestamp, Vec<Arc<Windows>>)>,
 }
 
 impl SignalsChange {
-    /// Puts the signals in the place of `windows`, which become those of `before`: faults may still
-    /// send heaps of them. False if nobody waits for it any more: then the asker has been told that
-    /// nothing changes.
-    fn take(
-        self,
-        from: Timestamp,
-        windows: &mut Arc<Windows>,
-        before: &mut Option<Arc<Windows>>,
-    ) -> bool {
-        match self.done.send((from, before.take())) {
-            Ok(()) => {
-                *before = Some(std::mem::replace(windows, self.windows));
-                true
-            }
-            Err((_, unused)) => {
-                *before = unused;
-                false
-            }
+    /// Has heaps from `next` on be of these signals, whose first timestamp is `timestamp`. Not if
+    /// nobody waits for it any more: then the asker has been told that nothing changes.
+    fn take(self, next: u64, timestamp: Timestamp, history: &mut WindowHistory) {
+        if self.done.send((timestamp, history.take_unused())).is_ok() {
+            history.change(next, self.windows);
         }
     }
 }
@@ -95,8 +84,6 @@ impl SignalsChange {
 pub struct SimParts {
     /// What to send; its first timestamp is that of the start.
     pub config: DigitiserConfig,
-    /// The samples.
-    pub windows: Arc<Windows>,
     /// Where frames say that they come from.
     pub origin: Origin,
     /// When the first sample is taken.
@@ -133,9 +120,7 @@ pub struct SimLcore {
     parts: SimParts,
     packets: Packets,
     pace: Pace,
-    /// Heaps of this index and later ones are of `parts.windows`, earlier ones of `before`.
-    from: u64,
-    before: Option<Arc<Windows>>,
+    history: WindowHistory,
     /// Index after that of the newest heap sent.
     next: u64,
     batch: MbufBatch,
@@ -145,9 +130,9 @@ pub struct SimLcore {
 }
 
 impl SimLcore {
-    /// An lcore that has not begun.
-    pub fn new(parts: SimParts) -> Self {
-        let config = &parts.config;
+    /// An lcore that has not begun, whose samples are those of `windows`.
+    pub fn new(parts: SimParts, windows: Arc<Windows>) -> Self {
+        let (config, plan) = (&parts.config, &parts.faults.0);
         let packet = (PREAMBLE_LEN + config.heap_bytes()) * config.dests.len();
         let rate = packet as f64 * config.clock.adc_sample_rate / config.heap_samples as f64;
         let held_up = match parts.idle {
@@ -157,8 +142,7 @@ impl SimLcore {
         Self {
             pace: Pace::new(parts.clock, CATCH_UP * rate, held_up, tsc()),
             packets: Packets::new(config, parts.origin),
-            from: 0,
-            before: None,
+            history: WindowHistory::new(windows, config.dests.len(), plan),
             next: 0,
             batch: MbufBatch::new(),
             newest: None,
@@ -192,6 +176,7 @@ impl SimLcore {
                 work = true;
                 if heap.index + late < due && heap.index >= self.next {
                     heaps.next();
+                    self.history.came(heap);
                     self.parts.stats.skipped.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
@@ -237,9 +222,7 @@ impl SimLcore {
 
     fn change(&mut self, change: SignalsChange) {
         let timestamp = Timestamp(self.parts.config.timestamp(self.next));
-        if change.take(timestamp, &mut self.parts.windows, &mut self.before) {
-            self.from = self.next;
-        }
+        change.take(self.next, timestamp, &mut self.history);
     }
 
     /// Puts a heap into the batch, with descriptors before it if they are due. False while there
@@ -255,8 +238,7 @@ impl SimLcore {
             let _ = self.batch.push(mbuf);
             self.packets.descriptors_sent(heap.index);
         }
-        let old = self.before.as_ref().filter(|_| heap.index < self.from);
-        let windows = old.unwrap_or(&self.parts.windows);
+        let windows = self.history.of(heap.index);
         let template = self.packets.template(heap);
         let mbuf = if heap.damage.is_some() {
             let mut packet = Vec::new();
@@ -272,6 +254,7 @@ impl SimLcore {
         };
         self.pace.sent(mbuf.pkt_len() - HEADERS_LEN, tsc());
         let _ = self.batch.push(mbuf);
+        self.history.came(heap);
         self.newest = newest(self.newest, heap.index, self.next);
         self.next = self.next.max(heap.index + 1);
         let stats = &self.parts.stats;
@@ -348,6 +331,7 @@ pub(crate) mod tests {
     use super::*;
     use dsp::SampleBits;
     use ground::SampleClock;
+    use std::ptr;
 
     pub(crate) fn config(sync_time: f64) -> DigitiserConfig {
         DigitiserConfig {
@@ -372,25 +356,20 @@ pub(crate) mod tests {
     fn signals_that_nobody_waits_for_are_not_sent() {
         let config = config(0.0);
         let made = || Arc::new(Windows::new(&config, &config.signals, config.period));
-        let (mut windows, mut before, other) = (made(), None, made());
+        let (first, other) = (made(), made());
+        let mut history = WindowHistory::new(first.clone(), 1, &FaultPlan::default());
         let (done, taken) = oneshot::channel();
         drop(taken);
-        let late = SignalsChange {
-            windows: other.clone(),
-            done,
-        };
-        assert!(!late.take(Timestamp(4096), &mut windows, &mut before));
-        assert!(!Arc::ptr_eq(&windows, &other) && before.is_none());
+        let windows = other.clone();
+        let late = SignalsChange { windows, done };
+        late.take(1, Timestamp(4096), &mut history);
+        assert!(ptr::eq(history.of(1), &*first));
 
         let (done, mut taken) = oneshot::channel();
-        let old = windows.clone();
-        let change = SignalsChange {
-            windows: other.clone(),
-            done,
-        };
-        assert!(change.take(Timestamp(8192), &mut windows, &mut before));
-        assert!(Arc::ptr_eq(&windows, &other));
-        assert!(before.is_some_and(|before| Arc::ptr_eq(&before, &old)));
+        let windows = other.clone();
+        let change = SignalsChange { windows, done };
+        change.take(2, Timestamp(8192), &mut history);
+        assert!(ptr::eq(history.of(1), &*first) && ptr::eq(history.of(2), &*other));
         assert_eq!(taken.try_recv().unwrap().0, Timestamp(8192));
     }
 

@@ -48,8 +48,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     let mut threads = Threads::new(&port.eal, stop.clone());
     let changes = Arc::new(ArrayQueue::new(1));
     let stats = Arc::new(SimStats::default());
-    let lcore = SimLcore::new(SimParts {
-        windows,
+    let parts = SimParts {
         origin: port.origin,
         begin,
         heaps,
@@ -62,7 +61,8 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         idle: idle(args),
         stop: stop.clone(),
         config: config.clone(),
-    });
+    };
+    let lcore = SimLcore::new(parts, windows);
     serving.scrape(Arc::new(DsimMetrics {
         stats: stats.clone(),
         links: port.links.clone(),
