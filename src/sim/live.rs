@@ -4,6 +4,7 @@ mod history;
 mod start;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use crate::send::Pace;
 use history::WindowHistory;
 pub use start::{Start, StartError};
 
-/// Rate at which heaps that are late are made up for (as katgpucbf's library has it).
+/// Late heaps are made up for at so many times their rate (as katgpucbf's library has it).
 const CATCH_UP: f64 = 1.05;
 /// How long an lcore that shares its CPU may be held up by others, and then make up for it at once.
 const HELD_UP: Duration = Duration::from_millis(250);
@@ -37,7 +38,7 @@ const DESCRIPTOR_FRAME: usize = 1024;
 /// What was sent so far.
 #[derive(Debug, Default)]
 pub struct SimStats {
-    /// Data heaps.
+    /// Data heaps, handed over to the port.
     pub heaps: AtomicU64,
     /// Bytes of samples in them.
     pub bytes: AtomicU64,
@@ -126,6 +127,8 @@ pub struct SimLcore {
     batch: MbufBatch,
     /// Index of the newest heap, while it may be in the batch.
     newest: Option<u64>,
+    /// Index and polarisation of the heap that was skipped last.
+    skipped: Option<(u64, usize)>,
     idle: Idle,
 }
 
@@ -133,19 +136,18 @@ impl SimLcore {
     /// An lcore that has not begun, whose samples are those of `windows`.
     pub fn new(parts: SimParts, windows: Arc<Windows>) -> Self {
         let (config, plan) = (&parts.config, &parts.faults.0);
-        let packet = (PREAMBLE_LEN + config.heap_bytes()) * config.dests.len();
-        let rate = packet as f64 * config.clock.adc_sample_rate / config.heap_samples as f64;
         let held_up = match parts.idle {
             IdlePolicy::Poll => parts.idle.longest_nap(),
             IdlePolicy::Share => HELD_UP,
         };
         Self {
-            pace: Pace::new(parts.clock, CATCH_UP * rate, held_up, tsc()),
+            pace: Pace::new(parts.clock, most_rate(config, plan), held_up, tsc()),
             packets: Packets::new(config, parts.origin),
             history: WindowHistory::new(windows, config.dests.len(), plan),
             next: 0,
             batch: MbufBatch::new(),
             newest: None,
+            skipped: None,
             idle: Idle::new(parts.idle),
             parts,
         }
@@ -164,20 +166,19 @@ impl SimLcore {
             if let Some(change) = self.parts.changes.pop() {
                 self.change(change);
             }
-            let due = self.due();
-            let late = self.heap_times(MOST_LATE);
+            let since = Instant::now().saturating_duration_since(self.parts.begin);
+            let due = due(&self.parts.config, since);
             let mut work = false;
             while self.batch.room() > 0
                 && !self.parts.stop.is_set()
                 && let Some(&heap) = heaps.peek()
-                && heap.index.max(self.next.saturating_sub(1)) < due
+                && heap.index.max(self.next.saturating_sub(1)) < due.end
                 && self.pace.allows(tsc())
             {
                 work = true;
-                if heap.index + late < due && heap.index >= self.next {
+                if heap.index < due.start && heap.index >= self.next {
                     heaps.next();
-                    self.history.came(heap);
-                    self.parts.stats.skipped.fetch_add(1, Ordering::Relaxed);
+                    self.skip(heap);
                     continue;
                 }
                 if !self.fill(heap) {
@@ -210,19 +211,18 @@ impl SimLcore {
         note(&mut ledger.borrow_mut(), &mut faults);
     }
 
-    /// Heaps per polarisation of which all samples are there.
-    fn due(&self) -> u64 {
-        self.heap_times(Instant::now().saturating_duration_since(self.parts.begin))
-    }
-
-    fn heap_times(&self, time: Duration) -> u64 {
-        let config = &self.parts.config;
-        (time.as_secs_f64() * config.clock.adc_sample_rate / config.heap_samples as f64) as u64
-    }
-
     fn change(&mut self, change: SignalsChange) {
         let timestamp = Timestamp(self.parts.config.timestamp(self.next));
         change.take(self.next, timestamp, &mut self.history);
+    }
+
+    /// Counts a heap that is not sent: once, though it be a duplicate.
+    fn skip(&mut self, heap: SimHeap) {
+        self.history.came(heap);
+        let place = Some((heap.index, heap.pol));
+        if std::mem::replace(&mut self.skipped, place) != place {
+            self.parts.stats.skipped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Puts a heap into the batch, with descriptors before it if they are due. False while there
@@ -293,6 +293,21 @@ impl SimLcore {
     }
 }
 
+/// Heaps of a polarisation that are to be sent so long after the first sample: their last sample is
+/// there, and has been for [`MOST_LATE`] at most.
+fn due(config: &DigitiserConfig, since: Duration) -> Range<u64> {
+    let heap = config.heap_samples as f64 / config.clock.adc_sample_rate;
+    let whole = |time: Duration| (time.as_secs_f64() / heap) as u64;
+    whole(since.saturating_sub(MOST_LATE))..whole(since)
+}
+
+/// Bytes a second that may be sent: late heaps are made up for, and faults send some twice.
+fn most_rate(config: &DigitiserConfig, plan: &FaultPlan) -> f64 {
+    let packet = (PREAMBLE_LEN + config.heap_bytes()) * config.dests.len();
+    let rate = packet as f64 * config.clock.adc_sample_rate / config.heap_samples as f64;
+    CATCH_UP * (1.0 + plan.duplicate) * rate
+}
+
 /// Index of the newest heap of a batch, of which another one is `index`, and `next` the first that
 /// has not been sent: a heap that faults hold back says nothing of the clock.
 fn newest(before: Option<u64>, index: u64, next: u64) -> Option<u64> {
@@ -329,8 +344,10 @@ const _: () = assert!(BURST > 2, "descriptors go in front of a heap");
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use dpdk::{Device, Eal, PoolConfig, PortConfig, mbuf_ring};
     use dsp::SampleBits;
     use ground::SampleClock;
+    use ground::stats::PhaseTimes;
     use std::ptr;
 
     pub(crate) fn config(sync_time: f64) -> DigitiserConfig {
@@ -371,6 +388,73 @@ pub(crate) mod tests {
         change.take(2, Timestamp(8192), &mut history);
         assert!(ptr::eq(history.of(1), &*first) && ptr::eq(history.of(2), &*other));
         assert_eq!(taken.try_recv().unwrap().0, Timestamp(8192));
+    }
+
+    /// Heaps of more than a second are no later than others when their last sample is there.
+    #[test]
+    fn heaps_are_late_by_time() {
+        let mut config = config(0.0);
+        let due = |config: &_, seconds| due(config, Duration::from_secs_f64(seconds));
+        assert_eq!(due(&config, 0.1), 0..24);
+        assert_eq!(due(&config, 1.0), 122..244);
+        config.clock.adc_sample_rate = 4000.0;
+        for (seconds, expected) in [(1.02, 0..0), (1.03, 0..1), (1.52, 0..1), (1.53, 1..1)] {
+            assert_eq!(due(&config, seconds), expected, "{seconds}");
+        }
+        assert_eq!(due(&config, 3.1), 2..3);
+    }
+
+    /// Heaps that are sent twice take twice the bytes.
+    #[test]
+    fn duplicates_have_their_part_of_the_pace() {
+        let config = config(0.0);
+        // Of 1e6 samples with 10 bits, and 72 bytes for each 4096.
+        let bytes = 1e6 * (1.25 + 72.0 / 4096.0);
+        for (plan, copies) in [("", 1.0), ("duplicate=0.5", 1.5), ("duplicate=1", 2.0)] {
+            let rate = most_rate(&config, &plan.parse().unwrap());
+            assert!(
+                (rate / (copies * bytes) - 1.05).abs() < 1e-9,
+                "{plan}: {rate}"
+            );
+        }
+    }
+
+    /// All of which are a minute late.
+    #[test]
+    fn duplicates_are_skipped_once() {
+        let eal = Eal::for_tests();
+        let (sender, _sink) = mbuf_ring(eal, "dsim_out", 15).unwrap();
+        let (_unused, end) = mbuf_ring(eal, "dsim_in", 15).unwrap();
+        let port = Device::rings(eal, "dsim", vec![end], vec![sender]).unwrap();
+        let queue = port.start(&PortConfig::default()).unwrap().tx.remove(0);
+        let config = config(0.0);
+        let pool = PoolConfig {
+            mbufs: 63,
+            cache: 0,
+            data_room: SimParts::data_room(&config),
+            socket: None,
+        };
+        let stats = Arc::new(SimStats::default());
+        let windows = Arc::new(Windows::new(&config, &config.signals, config.period));
+        let parts = SimParts {
+            config,
+            origin: Origin::CAPTURE,
+            begin: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
+            heaps: Some(20),
+            faults: ("duplicate=1".parse().unwrap(), 1),
+            queue,
+            pool: MbufPool::new(eal, "dsim", pool).unwrap(),
+            clock: eal.tsc_clock(),
+            changes: Arc::new(ArrayQueue::new(1)),
+            stats: stats.clone(),
+            idle: IdlePolicy::Share,
+            stop: StopFlag::default(),
+        };
+        let mut timer = PhaseTimer::start(PhaseTimes::new("digitiser", None));
+        SimLcore::new(parts, windows).run(&mut timer);
+        assert_eq!(stats.heaps.load(Ordering::Relaxed), 0);
+        assert_eq!(stats.skipped.load(Ordering::Relaxed), 20);
+        assert_eq!(stats.faults()["duplicate"], 20);
     }
 
     #[test]
