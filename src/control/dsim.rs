@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
-use ground::Timestamp;
+use ground::{StopFlag, Timestamp};
 use katcp::number::format_float;
 use katcp::reading::{DEVICE_STATUS, unix_now};
 use katcp::value::{integer, text};
@@ -22,6 +22,7 @@ use super::{Control, ControlEnd, ControlError};
 use crate::assembly::{Demand, DemandError};
 use crate::sim::config::MAX_PERIOD;
 use crate::sim::live::SignalsChange;
+use crate::sim::window::Making;
 use crate::sim::{DigitiserConfig, Signal, Windows, parse};
 
 /// The interface that it has, which is katgpucbf's.
@@ -242,36 +243,62 @@ impl Device for Dsim {
             let turn = shared.turn.clone().lock_owned().await;
             let demand = Windows::demand(&shared.config, period, "period");
             Demand::check(vec![demand]).map_err(SignalsError::Memory)?;
+            let text = canonical(&signals, signals.len());
+            let (turn, windows) = shared.clone().compute(turn, signals, period).await?;
             // From here on to its end, whether or not the client stays: sensors go with the
             // signals.
-            let change = tokio::spawn(shared.change(turn, original, signals, period));
+            let change = tokio::spawn(shared.change(turn, windows, original, text, period));
             let timestamp = change.await??;
             Ok(vec![timestamp.to_string()])
         }))
     }
 }
 
+/// Calls a computation off when it is dropped.
+struct CallOff(StopFlag);
+
+impl Drop for CallOff {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
 impl Shared {
-    /// Computes signals, has them sent, and tells from which timestamp on.
-    async fn change(
+    /// Computes signals, as long as somebody waits for them. The turn is kept until that has ended.
+    async fn compute(
         self: Arc<Self>,
-        _turn: OwnedMutexGuard<()>,
-        original: String,
+        turn: OwnedMutexGuard<()>,
         signals: Vec<Signal>,
         period: u64,
-    ) -> Result<Timestamp, SignalsError> {
-        let text = canonical(&signals, signals.len());
+    ) -> Result<(OwnedMutexGuard<()>, Arc<Windows>), SignalsError> {
+        let stop = StopFlag::default();
+        let _call_off = CallOff(stop.clone());
         let (computed, windows) = oneshot::channel();
-        let shared = self.clone();
         let compute = move || {
-            let windows = Windows::new(&shared.config, &signals, period);
-            // Nobody waits for them where the server has ended.
-            let _ = computed.send(Arc::new(windows));
+            let mut making = Making::new(&self.config, &signals, period, &stop);
+            while making.step() {
+                if stop.is_set() {
+                    return;
+                }
+            }
+            // Nobody waits for them where the client or the server has gone.
+            let _ = computed.send((turn, Arc::new(making.finish())));
         };
         let thread = thread::Builder::new().name("signals".to_owned());
         let failed = |error: &dyn ToString| SignalsError::Compute(error.to_string());
         thread.spawn(compute).map_err(|error| failed(&error))?;
-        let windows = windows.await.map_err(|error| failed(&error))?;
+        windows.await.map_err(|error| failed(&error))
+    }
+
+    /// Has signals sent, and tells from which timestamp on.
+    async fn change(
+        self: Arc<Self>,
+        _turn: OwnedMutexGuard<()>,
+        windows: Arc<Windows>,
+        original: String,
+        text: String,
+        period: u64,
+    ) -> Result<Timestamp, SignalsError> {
         let (done, mut taken) = oneshot::channel();
         if self.changes.push(SignalsChange { windows, done }).is_err() {
             return Err(SignalsError::Sender);
@@ -387,22 +414,56 @@ mod tests {
             .unwrap()
             .unwrap();
         let mut change = dsim.begin(&request).unwrap();
-        // The client is gone as soon as it has asked.
-        tokio::select! {
-            biased;
-            reply = &mut change => panic!("{reply:?}"),
-            () = async {} => drop(change),
-        }
-        let sent = loop {
-            match changes.pop() {
-                Some(change) => break change,
-                None => tokio::task::yield_now().await,
+        // The client is gone when they are handed over.
+        let handed_over = async {
+            loop {
+                match changes.pop() {
+                    Some(change) => break change,
+                    None => tokio::task::yield_now().await,
+                }
             }
         };
+        let sent = tokio::select! {
+            reply = &mut change => panic!("{reply:?}"),
+            sent = handed_over => sent,
+        };
+        drop(change);
         assert!(sent.done.send((Timestamp(4096), Vec::new())).is_ok());
         let sensor = sensors.find("signals-orig").unwrap();
         while sensors.reading(sensor).value != Value::String("cw(0.5, 2e5);".into()) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// These take hours.
+    #[tokio::test]
+    async fn signals_of_a_client_that_has_gone_are_called_off() {
+        let sensors = Sensors::default();
+        let changes = Arc::new(ArrayQueue::new(1));
+        let dsim = Dsim::new(config(), "cw(1.0, 1e5);", 1, changes.clone(), &sensors);
+        let tones = ["multicw(65536,0,0,1,1)"; 500].join("+");
+        let request = format!("?signals {tones};");
+        let request = Message::parse(request.as_bytes()).unwrap().unwrap();
+        let mut slow = dsim.begin(&request).unwrap();
+        // The client is gone as soon as it has asked.
+        tokio::select! {
+            biased;
+            reply = &mut slow => panic!("{reply:?}"),
+            () = async {} => drop(slow),
+        }
+        let request = Message::parse(b"?signals cw(0.5,\\_2e5);");
+        let mut change = dsim.begin(&request.unwrap().unwrap()).unwrap();
+        let sent = loop {
+            match changes.pop() {
+                Some(change) => break change,
+                None => tokio::select! {
+                    biased;
+                    reply = &mut change => panic!("{reply:?}"),
+                    () = tokio::task::yield_now() => {}
+                },
+            }
+        };
+        assert!(sent.done.send((Timestamp(4096), Vec::new())).is_ok());
+        assert_eq!(change.await.unwrap(), ["4096"]);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::f64::consts::TAU;
 
+use ground::StopFlag;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -18,16 +19,20 @@ pub struct Evaluator {
     adc_sample_rate: f64,
     /// By seed, the block made last.
     noise: HashMap<u64, (u64, Vec<f64>)>,
+    /// Leaves tones out from then on: those of one heap may take minutes.
+    stop: StopFlag,
 }
 
 impl Evaluator {
     /// `period` is in samples, positive and less than 2³²; `adc_sample_rate` in hertz.
-    pub fn new(period: u64, adc_sample_rate: f64) -> Self {
+    /// What it writes after `stop` is of no use.
+    pub fn new(period: u64, adc_sample_rate: f64, stop: StopFlag) -> Self {
         assert!(period > 0 && period < 1 << 32, "period {period}");
         Self {
             period,
             adc_sample_rate,
             noise: HashMap::new(),
+            stop,
         }
     }
 
@@ -48,7 +53,7 @@ impl Evaluator {
                 frequency,
             } => {
                 out.fill(0.0);
-                for tone in 0..*tones {
+                for tone in (0..*tones).take_while(|_| !self.stop.is_set()) {
                     let tone = tone as f64;
                     let amplitude = amplitude.0 + tone * amplitude.1;
                     self.add_tone(amplitude, frequency.0 + tone * frequency.1, start, out);
@@ -165,7 +170,7 @@ mod tests {
     const RATE: f64 = 1e9;
 
     fn samples(program: &str, period: u64) -> Vec<Vec<f64>> {
-        let mut evaluator = Evaluator::new(period, RATE);
+        let mut evaluator = Evaluator::new(period, RATE, StopFlag::default());
         let signals = parse(program, || 0).unwrap();
         signals
             .iter()

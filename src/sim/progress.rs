@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
+use ground::StopFlag;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::config::DigitiserConfig;
@@ -67,7 +68,7 @@ pub fn windows(
     period: u64,
     mut stop: impl FnMut() -> bool,
 ) -> Option<Windows> {
-    let mut making = Making::new(config, signals, period);
+    let mut making = Making::new(config, signals, period, &StopFlag::default());
     let heaps = making.heaps();
     tracing::info!(
         polarisations = config.dests.len(),

@@ -1,6 +1,7 @@
 //! One period of packed samples per polarisation, to be replayed.
 
 use dsp::SampleBits;
+use ground::StopFlag;
 
 use super::config::{DigitiserConfig, lcm};
 use super::evaluate::Evaluator;
@@ -15,7 +16,7 @@ impl Windows {
     /// Evaluates `signals`, one for all polarisations or one for each, as they repeat after
     /// `period` samples. Where all are zero there is no dither either, as from katgpucbf's `dsim`.
     pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64) -> Self {
-        let mut making = Making::new(config, signals, period);
+        let mut making = Making::new(config, signals, period, &StopFlag::default());
         while making.step() {}
         making.finish()
     }
@@ -88,11 +89,13 @@ pub struct Making {
     /// Of the polarisations before that under way.
     windows: Vec<SignalWindow>,
     filling: Option<Filling>,
+    stop: StopFlag,
 }
 
 impl Making {
-    /// What [`Windows::new`] makes, before the first heap.
-    pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64) -> Self {
+    /// What [`Windows::new`] makes, before the first heap. What is made after `stop` is of no use,
+    /// and soon done.
+    pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64, stop: &StopFlag) -> Self {
         let silent = signals.iter().all(|s| *s.term == Term::Constant(0.0));
         let signal = |pol| signals.get(pol).or(signals.first()).cloned();
         let mut signals: Vec<_> = (0..config.dests.len()).filter_map(signal).collect();
@@ -109,7 +112,8 @@ impl Making {
         };
         let first = signals.first();
         Self {
-            filling: first.map(|signal| Filling::new(&config, signal, 0)),
+            filling: first.map(|signal| Filling::new(&config, signal, 0, stop)),
+            stop: stop.clone(),
             config,
             signals,
             windows: Vec::new(),
@@ -131,7 +135,7 @@ impl Making {
         }
         let pol = self.windows.len() + 1;
         let signal = self.signals.get(pol);
-        let next = signal.map(|signal| Filling::new(&self.config, signal, pol));
+        let next = signal.map(|signal| Filling::new(&self.config, signal, pol, &self.stop));
         let full = std::mem::replace(&mut self.filling, next);
         self.windows.extend(full.map(|filling| filling.window));
         self.filling.is_some()
@@ -155,12 +159,12 @@ struct Filling {
 }
 
 impl Filling {
-    fn new(config: &WindowConfig, signal: &Signal, pol: usize) -> Self {
+    fn new(config: &WindowConfig, signal: &Signal, pol: usize, stop: &StopFlag) -> Self {
         let heap_bytes = config.bits.bytes(config.heap_samples);
         let heaps = config.heaps() as usize;
         Self {
             signal: signal.clone(),
-            evaluator: Evaluator::new(config.period, config.adc_sample_rate),
+            evaluator: Evaluator::new(config.period, config.adc_sample_rate, stop.clone()),
             source: signal
                 .dither
                 .then(|| DitherSource::new(config.dither_seed, pol)),
@@ -201,7 +205,7 @@ impl Filling {
 impl SignalWindow {
     /// Evaluates, quantises and packs the signal of polarisation `pol`.
     pub fn new(config: &WindowConfig, signal: &Signal, pol: usize) -> Self {
-        let mut filling = Filling::new(config, signal, pol);
+        let mut filling = Filling::new(config, signal, pol, &StopFlag::default());
         while filling.heap(config) {}
         filling.window
     }
@@ -292,7 +296,8 @@ mod tests {
             let bytes = bytes.sum::<usize>() as u64;
             assert_eq!(Windows::bytes(&config, period), bytes);
         }
-        let making = Making::new(&config, &config.signals, config.period);
+        let stop = StopFlag::default();
+        let making = Making::new(&config, &config.signals, config.period, &stop);
         assert_eq!(making.heaps(), 15);
     }
 
