@@ -90,7 +90,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     control.stop();
     serving.stop();
     sent?;
-    say_sent(&stats);
+    say_sent(&stats, &port.links);
     why.outcome()
 }
 
@@ -115,10 +115,12 @@ fn say_up(start: &Start, config: &DigitiserConfig) {
     );
 }
 
-fn say_sent(stats: &SimStats) {
+fn say_sent(stats: &SimStats, links: &Links) {
+    let ports = links.states().filter_map(|(port, ..)| port.stats().ok());
     tracing::info!(
         heaps = stats.heaps.load(Ordering::Relaxed),
         skipped = stats.skipped.load(Ordering::Relaxed),
+        tx_errors = ports.map(|port| port.tx_errors).sum::<u64>(),
         faults = ?stats.faults(),
         "sent"
     );
@@ -251,12 +253,12 @@ impl Scrape for DsimMetrics {
         let plainly = |count: &std::sync::atomic::AtomicU64| plain(count.load(Ordering::Relaxed));
         add(
             "dsim_output_heaps",
-            "digitiser heaps sent",
+            "digitiser heaps handed to the port",
             plainly(&stats.heaps),
         );
         add(
             "dsim_output_bytes",
-            "bytes of samples sent",
+            "bytes of samples handed to the port",
             plainly(&stats.bytes),
         );
         let skipped = "digitiser heaps not sent, because the port did not take them in time";

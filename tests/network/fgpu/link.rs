@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use super::rig::{BATCH, CHUNK, Rig, total};
+use super::cable::Cable;
+use super::chain::Karoo;
+use super::rig::{BATCH, CHUNK, Rig, scrape, total};
 
 /// Samples that are sent at a time: what the engine takes before it sends.
 const STRETCH: u64 = 4 * CHUNK;
@@ -64,4 +66,49 @@ fn a_link_that_comes_back_is_used_again() {
     let expected = 3 * (STRETCH / BATCH - 2);
     assert!(batches.len() as u64 >= expected, "{:?}", batches.keys());
     rig.check(&batches);
+}
+
+/// Where a digitiser tells of itself.
+const METRICS: u16 = 9101;
+
+/// Heaps that were handed to the port, and that the kernel refused.
+#[test]
+fn a_digitiser_tells_what_its_port_could_not_send() {
+    let Some(cable) = Cable::new("refused") else {
+        return;
+    };
+    let metrics = format!("--prometheus-port={METRICS}");
+    let args = [
+        "dsim",
+        "--interface=udp:k0",
+        "--adc-sample-rate=1e6",
+        "--period=65536",
+        "--signals=0;",
+        "--katcp-port=0",
+        &metrics,
+        "239.102.0.64:7148",
+    ];
+    let mut digitiser = Karoo::start_with(&cable.test, &args, &[]).up();
+    set(&cable.test, "down");
+    let mut counted = 0;
+    digitiser.wait(|_| {
+        let text = scrape(&cable.test, METRICS);
+        let mut lines = text.lines();
+        let count = lines.find_map(|line| {
+            let (name, count) = line.rsplit_once(' ')?;
+            name.starts_with("karoo_port_tx_errors_total")
+                .then_some(count)
+        });
+        counted = count.map_or(0, |count| count.parse().unwrap());
+        counted > 0
+    });
+    digitiser.interrupt();
+    let (status, _) = digitiser.ended();
+    let log = digitiser.log();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let sent = log.lines().rfind(|line| line.contains("INFO sent"));
+    let words = sent.expect(&log).split(' ');
+    let told = words.filter_map(|word| word.strip_prefix("tx_errors="));
+    let told: Vec<u64> = told.map(|count| count.parse().unwrap()).collect();
+    assert!(told.len() == 1 && told[0] >= counted, "{counted}: {log}");
 }
