@@ -76,6 +76,16 @@ impl Lines {
         Ok(Some(self.buffer.line(found)))
     }
 
+    /// Forgets the line that was read last, so that it takes no memory and no place while its answer
+    /// is on the way. When the client has to have read that, if the next line is a long one: its
+    /// place is not kept for longer.
+    pub fn forget(&mut self) -> Option<Instant> {
+        self.compact();
+        let (_, until) = self.place.as_mut()?;
+        *until = Instant::now() + self.limits.line_time;
+        Some(*until)
+    }
+
     /// The next line that is here already, in this process or in the system. `None` if its end is
     /// not.
     pub fn received(&mut self) -> Result<Option<&[u8]>, LineError> {

@@ -19,7 +19,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::device::{Device, Refusal, Response};
 use crate::limits::ServerLimits;
@@ -332,7 +332,11 @@ impl<D: Device> Common<D> {
                     outbox.push(log.finish());
                 }
             }
-            outbox.is_drained().await;
+            match lines.forget() {
+                None => outbox.is_drained().await,
+                Some(until) if timeout_at(until, outbox.is_drained()).await.is_ok() => {}
+                Some(_) => return Some("a long line waits until answers are read".to_owned()),
+            }
             // Other clients have their turn between two lines, unless all are refused.
             if !*ending.borrow() {
                 tokio::task::yield_now().await;

@@ -41,6 +41,40 @@ async fn a_newcomer_takes_the_place_of_one_that_asks_for_nothing() {
     clients(&server, 4).await;
 }
 
+/// Who has sent a long line, and maybe most of another, and reads none of the answers.
+#[tokio::test]
+async fn places_are_not_kept_by_those_that_do_not_read() {
+    for more in [0, 130_000] {
+        let limits = ServerLimits {
+            long_lines: 1,
+            line_time: Duration::from_millis(300),
+            backlogs: usize::MAX,
+            ..ServerLimits::default()
+        };
+        let server = serve(limits);
+        let mut deaf = Client::connect(&server).await;
+        clients(&server, 1).await;
+        {
+            let clients = server.shared.clients();
+            let (_, outbox) = clients.connected.values().next().expect("the client");
+            outbox.push(vec![b'x'; 64 << 20]);
+        }
+        let long = format!("?watchdog {}\n{}", "x".repeat(134_000), "x".repeat(more));
+        deaf.send(&long).await;
+        let answered = async {
+            while server.shared.requests.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            while server.shared.long_lines.available_permits() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(20), answered)
+            .await
+            .expect("the place is given back");
+    }
+}
+
 /// Others that would share an address cannot take one that is reserved; the next server can, also
 /// while connections of the last one have not quite ended.
 #[tokio::test]
