@@ -196,16 +196,14 @@ impl Sensors {
 
     /// Whether a client has subscribed to any sensor.
     pub(crate) fn has_subscribed(&self, client: ClientId) -> bool {
-        let state = self.state();
-        let mut sensors = state.sensors.iter();
-        sensors.any(|sensor| sensor.subscriptions.contains_key(&client))
+        self.state().subscribed.contains_key(&client)
     }
 
     /// Ends all subscriptions of a client.
     pub(crate) fn forget(&self, client: ClientId) {
         let mut state = self.state();
-        for sensor in 0..state.sensors.len() {
-            state.unsubscribe(SensorId(sensor), client);
+        for sensor in state.subscribed.get(&client).cloned().unwrap_or_default() {
+            state.unsubscribe(sensor, client);
         }
     }
 
@@ -248,6 +246,8 @@ struct State {
     pace: Option<Pace>,
     /// Deadlines of all samplers that have one.
     deadlines: BTreeSet<(Duration, SensorId, ClientId)>,
+    /// Sensors that each client has subscribed to; clients without any are not there.
+    subscribed: BTreeMap<ClientId, BTreeSet<SensorId>>,
 }
 
 impl fmt::Debug for State {
@@ -315,8 +315,11 @@ impl State {
         let name = sensor.info.name.clone();
         match self.names.get(&name) {
             Some(&id) => {
+                let before = std::mem::replace(&mut self.sensors[id.0], sensor);
                 self.deadlines.retain(|(_, sensor, _)| *sensor != id);
-                self.sensors[id.0] = sensor;
+                for client in before.subscriptions.into_keys() {
+                    self.forget_subscription(id, client);
+                }
                 id
             }
             None => {
@@ -394,12 +397,23 @@ impl State {
         let outbox = outbox.clone();
         let subscription = Subscription { sampler, outbox };
         sensor.subscriptions.insert(client, subscription);
+        self.subscribed.entry(client).or_default().insert(id);
     }
 
     fn unsubscribe(&mut self, id: SensorId, client: ClientId) {
         if let Some(old) = self.sensors[id.0].subscriptions.remove(&client) {
             let deadline = old.sampler.deadline();
             move_deadline(&mut self.deadlines, (id, client), deadline, None);
+            self.forget_subscription(id, client);
+        }
+    }
+
+    fn forget_subscription(&mut self, id: SensorId, client: ClientId) {
+        if let Some(sensors) = self.subscribed.get_mut(&client) {
+            sensors.remove(&id);
+            if sensors.is_empty() {
+                self.subscribed.remove(&client);
+            }
         }
     }
 

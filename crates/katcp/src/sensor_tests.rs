@@ -238,3 +238,34 @@ fn no_deadline_is_too_far_away() {
         }
     });
 }
+
+/// Whatever ends a subscription: the client asks for it, leaves, or its sensor is replaced.
+#[test]
+fn who_has_subscribed_is_known_until_the_last_subscription_ends() {
+    let sensors = Sensors::default();
+    let add = |name| add(&sensors, name, ValueType::Integer, Value::Integer(7));
+    for name in ["a", "b"] {
+        add(name);
+    }
+    let one = outbox(1);
+    let subscribe = |names: &[&str], strategy: &[u8]| {
+        let subscribed = sensors.subscribe(&one, names, strategy, &NO_PARAMETERS);
+        subscribed.expect("sensors");
+    };
+    let has = || [1, 2].map(|client| sensors.has_subscribed(client));
+    assert_eq!(has(), [false, false]);
+    subscribe(&["a", "b"], b"auto");
+    subscribe(&["a"], b"event");
+    assert_eq!(has(), [true, false]);
+    subscribe(&["a"], b"none");
+    assert_eq!(has(), [true, false]);
+    add("b");
+    assert_eq!(has(), [false, false]);
+    subscribe(&["a", "b"], b"auto");
+    sensors.forget(1);
+    assert_eq!(has(), [false, false]);
+    for name in ["a", "b"] {
+        let strategy = sensors.strategy(1, name).expect("a sensor");
+        assert_eq!(strategy, Strategy::None);
+    }
+}
