@@ -33,6 +33,8 @@ pub const MAX_DESCRIPTORS: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct DescriptorTable {
     descriptors: BTreeMap<u64, Descriptor>,
+    /// Identifier of each of them by its name.
+    names: BTreeMap<String, u64>,
 }
 
 impl DescriptorTable {
@@ -61,14 +63,23 @@ impl DescriptorTable {
     ///
     /// [`DescriptorError::TableFull`] if there are [`MAX_DESCRIPTORS`].
     pub fn insert(&mut self, descriptor: Descriptor) -> Result<(), DescriptorError> {
-        let (id, name) = (descriptor.id, &descriptor.name);
-        self.descriptors
-            .retain(|_, other| other.id != id && other.name != *name);
+        let id = descriptor.id;
+        self.remove(id);
+        if let Some(&other) = self.names.get(&descriptor.name) {
+            self.remove(other);
+        }
         if self.descriptors.len() >= MAX_DESCRIPTORS {
             return Err(DescriptorError::TableFull { id });
         }
+        self.names.insert(descriptor.name.clone(), id);
         self.descriptors.insert(id, descriptor);
         Ok(())
+    }
+
+    fn remove(&mut self, id: u64) {
+        if let Some(descriptor) = self.descriptors.remove(&id) {
+            self.names.remove(&descriptor.name);
+        }
     }
 
     /// Descriptor of the item `id`.
@@ -78,7 +89,7 @@ impl DescriptorTable {
 
     /// Descriptor of the item with this name.
     pub fn by_name(&self, name: &str) -> Option<&Descriptor> {
-        self.descriptors.values().find(|it| it.name == name)
+        self.by_id(*self.names.get(name)?)
     }
 
     /// Descriptors, by identifier.
@@ -100,8 +111,34 @@ impl DescriptorTable {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::heap::ItemContent;
+
+    proptest! {
+        #[test]
+        fn the_last_descriptors_are_found_by_identifier_and_by_name(
+            inserted in prop::collection::vec((0u64..6, 0u8..6), 0..30),
+        ) {
+            let mut table = DescriptorTable::default();
+            let mut expected: Vec<Descriptor> = Vec::new();
+            for (id, name) in inserted {
+                let descriptor = Descriptor::immediate(id, &name.to_string(), "");
+                expected.retain(|other| other.id != id && other.name != descriptor.name);
+                expected.push(descriptor.clone());
+                prop_assert_eq!(table.insert(descriptor), Ok(()));
+            }
+            for n in 0..6 {
+                let by_id = expected.iter().find(|it| it.id == n);
+                prop_assert_eq!(table.by_id(n), by_id);
+                let name = n.to_string();
+                let by_name = expected.iter().find(|it| it.name == name);
+                prop_assert_eq!(table.by_name(&name), by_name);
+            }
+            prop_assert_eq!(table.descriptors().count(), expected.len());
+        }
+    }
 
     #[test]
     fn a_table_has_the_last_descriptor_of_an_identifier_and_of_a_name() {
