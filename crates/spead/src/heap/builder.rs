@@ -49,6 +49,37 @@ pub enum HeapError {
         /// Identifier of the described item.
         id: u64,
     },
+    /// Axis of 2⁴⁸ elements or more.
+    #[error(
+        "descriptor of item {id:#x} has an axis of {length} elements, whose number has more than 48 \
+         bits; divide the item"
+    )]
+    AxisTooLong {
+        /// Identifier of the described item.
+        id: u64,
+        /// Elements given.
+        length: u64,
+    },
+    /// Descriptor of more bytes than a packet has.
+    #[error(
+        "descriptor of item {id:#x} has {bytes} bytes, and descriptors have at most {MAX_PACKET}; \
+         shorten its description"
+    )]
+    DescriptorTooLong {
+        /// Identifier of the described item.
+        id: u64,
+        /// Bytes that it has as a packet.
+        bytes: usize,
+    },
+    /// Descriptor that would be read as another, or not at all.
+    #[error(
+        "descriptor of item {id:#x} has a type that receivers cannot read; give a format at least \
+         one field and fields types of one byte, and a type of numpy's no quotes"
+    )]
+    ElementType {
+        /// Identifier of the described item.
+        id: u64,
+    },
     /// Immediate value of more than 48 bits.
     #[error("value {value:#x} of item {id:#x} has more than 48 bits; send it as an addressed item")]
     ValueTooLarge {
@@ -161,12 +192,10 @@ impl<'a> HeapBuilder<'a> {
     /// A stream usually has all descriptors in its first heap, and again every few seconds for
     /// receivers that join later.
     pub fn descriptor(mut self, descriptor: &Descriptor) -> Self {
-        let is_numpys = matches!(descriptor.element, ElementType::Numpy { .. });
-        if is_numpys && descriptor.shape.contains(&None) {
-            let id = descriptor.id;
-            self.refused = self.refused.or(Some(HeapError::VariableAxis { id }));
-        }
-        self.addressed_owned(item::DESCRIPTOR, descriptor.emit())
+        let bytes = descriptor.emit();
+        let refused = check(descriptor, &bytes).err();
+        self.refused = self.refused.or(refused);
+        self.addressed_owned(item::DESCRIPTOR, bytes)
     }
 
     /// Adds the item that ends the stream.
@@ -285,6 +314,30 @@ impl<'a> HeapBuilder<'a> {
             PacketSize::Payload(_) => MAX_PACKET,
         };
         Ok(((longest - PacketHeader::len(0) - payload) / POINTER_LEN).max(1))
+    }
+}
+
+/// Checks that receivers read a descriptor as it is, when these are its bytes.
+fn check(descriptor: &Descriptor, bytes: &[u8]) -> Result<(), HeapError> {
+    let id = descriptor.id;
+    if id > MAX_ID {
+        return Err(HeapError::IdTooLarge { id });
+    }
+    let is_numpys = matches!(descriptor.element, ElementType::Numpy { .. });
+    if is_numpys && descriptor.shape.contains(&None) {
+        return Err(HeapError::VariableAxis { id });
+    }
+    let mut lengths = descriptor.shape.iter().copied().flatten();
+    if let Some(length) = lengths.find(|&length| length > IMMEDIATE_MASK) {
+        return Err(HeapError::AxisTooLong { id, length });
+    }
+    if bytes.len() > MAX_PACKET {
+        let bytes = bytes.len();
+        return Err(HeapError::DescriptorTooLong { id, bytes });
+    }
+    match Descriptor::parse(bytes) {
+        Ok(read) if read == *descriptor => Ok(()),
+        _ => Err(HeapError::ElementType { id }),
     }
 }
 

@@ -134,6 +134,64 @@ fn a_type_of_numpys_has_no_axis_of_variable_length() {
     assert_eq!(packets(&heap, PacketSize::Whole(1472)).len(), 1);
 }
 
+/// Each descriptor is read as it was given, or refused.
+#[test]
+fn descriptors_that_would_be_read_otherwise_are_refused() {
+    use crate::descriptor::ElementType;
+    let id = 0x1700;
+    let refused = |change: fn(&mut Descriptor)| {
+        let mut descriptor = Descriptor::array(id, "power", "", &[2], "<f4");
+        change(&mut descriptor);
+        let heap = HeapBuilder::new(1).descriptor(&descriptor);
+        heap.packets(PacketSize::Whole(1472)).err()
+    };
+    assert_eq!(refused(|_| {}), None);
+    assert_eq!(refused(|it| it.shape = vec![Some((1 << 48) - 1)]), None);
+    assert_eq!(
+        refused(|it| it.shape = vec![Some(1 << 48)]),
+        Some(HeapError::AxisTooLong {
+            id,
+            length: 1 << 48
+        })
+    );
+    assert_eq!(
+        refused(|it| it.id = 0x8000),
+        Some(HeapError::IdTooLarge { id: 0x8000 })
+    );
+    assert_eq!(refused(|it| it.description = "x".repeat(8000)), None);
+    let long = refused(|it| it.description = "x".repeat(10_000));
+    assert!(
+        matches!(
+            long,
+            Some(HeapError::DescriptorTooLong {
+                bytes: 10_001..,
+                ..
+            })
+        ),
+        "{long:?}"
+    );
+    let unreadable = Some(HeapError::ElementType { id });
+    assert_eq!(
+        refused(|it| it.element = ElementType::Format(vec![('u', 8)])),
+        None
+    );
+    assert_eq!(
+        refused(|it| it.element = ElementType::Format(vec![('\u{175}', 8)])),
+        unreadable
+    );
+    assert_eq!(
+        refused(|it| it.element = ElementType::Format(Vec::new())),
+        unreadable
+    );
+    let quoted = |it: &mut Descriptor| {
+        it.element = ElementType::Numpy {
+            descr: "<f4', 'fortran_order': True, 'x': '".to_owned(),
+            fortran_order: false,
+        };
+    };
+    assert_eq!(refused(quoted), unreadable);
+}
+
 #[test]
 fn packet_sizes_leave_room_for_pointers_and_payload() {
     let one = HeapBuilder::new(1).addressed(0x1600, b"bytes");
