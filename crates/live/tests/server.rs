@@ -14,6 +14,9 @@ use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(20);
 
+/// Values of an array that no buffers of sockets hold.
+const LARGE: usize = 8 << 20;
+
 #[derive(Clone, Default)]
 struct Counted {
     notes: Arc<AtomicU64>,
@@ -31,9 +34,14 @@ impl Source for Counted {
     }
 
     fn array(&mut self, name: &str) -> Option<Array> {
-        (name == "a").then(|| Array {
-            shape: vec![2],
-            values: vec![1.0, 2.0],
+        let values = match name {
+            "a" => vec![1.0, 2.0],
+            "large" => vec![0.0; LARGE],
+            _ => return None,
+        };
+        Some(Array {
+            shape: vec![values.len() as u64],
+            values,
         })
     }
 }
@@ -150,8 +158,40 @@ async fn a_document_is_made_once_for_all_viewers_and_for_nobody_never() {
     );
 }
 
+/// Clients that have asked for something large, one more than may be, and do not read it: the oldest
+/// makes room for the newest, and none for a scrape.
 #[tokio::test]
-async fn one_viewer_too_many_is_refused_and_pages_do_not_keep_scrapes_out() {
+async fn pages_and_scrapes_do_not_keep_each_other_out() {
+    let limits = Limits {
+        scrapes: 1,
+        pages: 2,
+        patience: 10 * LONG,
+        ..Limits::default()
+    };
+    let address = start(Counted::default(), limits);
+    let mut pages = Vec::new();
+    for _ in 0..3 {
+        let mut page = ask(address, "/arrays/large.npy", "*/*").await.unwrap();
+        read_until(&mut page, "HTTP/1.1 200").await;
+        pages.push(page);
+    }
+    for _ in 0..4 {
+        assert!(get(address, "/metrics", "*/*").await.ends_with("a 1\n"));
+    }
+    let mut whole = Vec::new();
+    for mut page in pages {
+        let mut rest = Vec::new();
+        // An error is a connection that was closed.
+        let read = timeout(LONG, page.read_to_end(&mut rest)).await;
+        let _ = read.expect("in time");
+        // What came with the first bytes is read already.
+        whole.push(rest.len() + 4096 >= 4 * LARGE);
+    }
+    assert_eq!(whole, [false, true, true]);
+}
+
+#[tokio::test]
+async fn one_viewer_too_many_is_refused_and_silent_clients_make_room() {
     let limits = Limits {
         fresh: 4,
         scrapes: 2,
