@@ -49,7 +49,22 @@ pub enum DelayError {
     /// The model would begin before the first sample.
     #[error("start {0} (ADC samples) is before the sync time; the earliest is 0")]
     Start(i64),
+    /// The model would begin before the first sample, or behind the last that a timestamp counts.
+    #[error(
+        "start time {value:?} (UNIX seconds) must be between {earliest:?}, the sync time, and {latest:?}: no sample has another time"
+    )]
+    StartTime {
+        /// What was asked for.
+        value: f64,
+        /// The sync time.
+        earliest: f64,
+        /// The last time that timestamps have.
+        latest: f64,
+    },
 }
+
+/// Samples from the sync time to where timestamps end.
+const LATEST: f64 = (1_u64 << 63) as f64;
 
 /// One polynomial of first degree.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -130,10 +145,18 @@ impl LinearDelay {
     /// The start is rounded to the nearest sample, ties to even; the fraction is not compensated.
     pub fn from_seconds(clock: SampleClock, model: DelaySeconds) -> Result<Self, DelayError> {
         let start = (model.start_time - clock.sync_time) * clock.adc_sample_rate;
-        if !start.is_finite() {
+        if !model.start_time.is_finite() {
             return Err(DelayError::NotFinite {
                 name: "start time",
                 value: model.start_time,
+            });
+        }
+        let start = start.round_ties_even();
+        if !(0.0..LATEST).contains(&start) {
+            return Err(DelayError::StartTime {
+                value: model.start_time,
+                earliest: clock.sync_time,
+                latest: clock.sync_time + LATEST / clock.adc_sample_rate,
             });
         }
         if model.delay.is_finite() && model.delay.abs() > DelaySeconds::MOST_DELAY {
@@ -147,7 +170,7 @@ impl LinearDelay {
             return Err(DelayError::PhaseRate { value, most });
         }
         Self::new(
-            start.round_ties_even() as i64,
+            start as i64,
             model.delay * clock.adc_sample_rate,
             model.rate,
             model.phase,
@@ -423,13 +446,26 @@ mod tests {
         };
         let model = LinearDelay::from_seconds(clock, seconds).expect("valid");
         assert_eq!(model, linear(2_500_000, 1000.0, 0.5, 0.25, 3.0));
-        for start_time in [999.0, f64::INFINITY] {
+        let refused = |start_time| {
             let seconds = DelaySeconds {
                 start_time,
                 ..seconds
             };
-            assert!(LinearDelay::from_seconds(clock, seconds).is_err());
+            let refused = LinearDelay::from_seconds(clock, seconds);
+            refused.expect_err("no such time").to_string()
+        };
+        for start_time in [999.0, 1e13, 1e308] {
+            let text = refused(start_time);
+            let range = "must be between 1000.0, the sync time, and 9223372037854.775: no sample";
+            let said = format!("start time {start_time:?} (UNIX seconds) {range}");
+            assert!(text.starts_with(&said), "{text}");
         }
+        assert!(refused(f64::INFINITY).contains("finite"));
+        let last = DelaySeconds {
+            start_time: 9e12,
+            ..seconds
+        };
+        assert!(LinearDelay::from_seconds(clock, last).is_ok());
         for (delay, taken) in [(60.0, true), (-60.0, true), (60.1, false), (-1e300, false)] {
             let seconds = DelaySeconds { delay, ..seconds };
             let model = LinearDelay::from_seconds(clock, seconds);

@@ -347,7 +347,11 @@ fn delays_that_cannot_be_are_refused() {
         ),
         (
             "wideband 1632561920 0,0:0,0 0,0:0,0",
-            "before the sync time",
+            "start time 1632561920.0 (UNIX seconds) must be between 1632561921.0, the sync time",
+        ),
+        (
+            "wideband 1e300 0,0:0,0 0,0:0,0",
+            "start time 1e300 (UNIX seconds) must be between",
         ),
         ("wideband nan 0,0:0,0 0,0:0,0", "start-time: 'nan'"),
         ("wideband inf 0,0:0,0 0,0:0,0", "finite"),
