@@ -1,5 +1,6 @@
 //! How an engine is, beside what its threads count: identity, levels, statistics, clock, losses.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,7 +14,7 @@ use crate::assembly::EnergyMeter;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStatistics;
 use crate::engine::steer::Published;
-use crate::losses::{LossRecord, LossTotal};
+use crate::losses::{Cause, LossRecord, LossTotal, Severity};
 use crate::net::format_endpoints;
 
 /// What tells how an engine is.
@@ -173,13 +174,36 @@ impl EngineState {
             MetricType::GAUGE,
             cause(|active, _| f64::from(u8::from(active))),
         ));
+        let places: BTreeMap<_, _> = self
+            .losses
+            .active()
+            .iter()
+            .map(|of| of.cause)
+            .zip(1u32..)
+            .collect();
+        let place = |(cause, ..): &(Cause, bool, LossTotal)| {
+            let place = places.get(cause).copied().unwrap_or(0);
+            (labelled("cause", cause.name()), f64::from(place))
+        };
+        families.extend(family(
+            "karoo_loss_rank",
+            "place of this cause among those at work, 1 for the top cause, 0 if it is not at work",
+            MetricType::GAUGE,
+            totals.iter().map(place).collect(),
+        ));
         let mut counter = |name: &str, help: &str, samples| {
             counter(families, started, name, help, samples);
         };
+        // By warnings nothing is lost: second copies of heaps, values that were clipped.
+        let lost = totals.iter().map(|(cause, _, total)| {
+            let loses = cause.severity() == Severity::Loss;
+            let count = if loses { total.count } else { 0 };
+            (labelled("cause", cause.name()), count as f64)
+        });
         counter(
             "karoo_losses",
             "datagrams, heaps or packets lost for this cause, but for what a start costs",
-            cause(|_, total| total.count as f64),
+            lost.collect(),
         );
         counter(
             "karoo_losses_begun",
@@ -280,12 +304,14 @@ mod tests {
 
     use super::*;
     use crate::engine::{ChannelSums, InputStatistics};
-    use crate::losses::{Cause, Words};
+    use crate::losses::Words;
     use crate::metrics::scrape::text;
+    use crate::recv::DropCause;
+
+    const OUTPUTS: &str = "name=w,channels=64,dst=239.10.1.0+3,jones_per_batch=2048";
 
     fn scrape(state: &EngineState) -> String {
-        let outputs = "name=w,channels=64,dst=239.10.1.0+3,jones_per_batch=2048";
-        let config = crate::config::tests::engine(outputs, |_| {});
+        let config = crate::config::tests::engine(OUTPUTS, |_| {});
         let mut families = Vec::new();
         state.add(&mut families, &config, SystemTime::UNIX_EPOCH);
         text(families).unwrap()
@@ -391,7 +417,11 @@ mod tests {
             .losses
             .update(1.0, [(Cause::NotSent, 3, &words)].into_iter(), &[]);
         state.losses.update(2.0, std::iter::empty(), &[]);
-        let again = [(Cause::NotSent, 4, &words), (Cause::NoInput, 0, &words)];
+        let again = [
+            (Cause::Dropped(DropCause::Duplicate), 9, &words),
+            (Cause::NotSent, 4, &words),
+            (Cause::NoInput, 0, &words),
+        ];
         state.losses.update(3.0, again.into_iter(), &[]);
         let lines = [
             r#"karoo_input_full_scale_share{pol="0"} 0.25"#,
@@ -412,6 +442,15 @@ mod tests {
             r#"karoo_losses_begun_total{cause="not-sent"} 2"#,
             r#"karoo_losses_begun_total{cause="no-input"} 1"#,
             r#"karoo_losses_total{cause="no-input"} 0"#,
+            // The first copy counts, so that nothing is lost.
+            r#"karoo_loss_active{cause="duplicate"} 1"#,
+            r#"karoo_losses_total{cause="duplicate"} 0"#,
+            r#"karoo_losses_begun_total{cause="duplicate"} 1"#,
+            // As the verdict has them.
+            r#"karoo_loss_rank{cause="no-input"} 1"#,
+            r#"karoo_loss_rank{cause="not-sent"} 2"#,
+            r#"karoo_loss_rank{cause="duplicate"} 3"#,
+            r#"karoo_loss_rank{cause="link-down"} 0"#,
         ];
         has(&scrape(&state), &lines);
     }

@@ -237,6 +237,7 @@ fn rates(before: &Look, now: &Look) -> [f64; 5] {
     let all = |look: &Look| {
         let counts = &look.counts;
         let drops = crate::recv::DropCause::ALL.iter();
+        let drops = drops.filter(|&&cause| loses(Cause::Dropped(cause)));
         let not_sent = counts.outputs.iter().map(|output| output.not_sent);
         [
             counts.placed,
@@ -416,5 +417,32 @@ mod tests {
             assert_eq!(rates(&before, &now)[0], 10.0);
             assert_eq!(loss_rates(&before, &now), [2.0]);
         }
+    }
+
+    #[test]
+    fn a_second_copy_is_no_heap_that_is_lost() {
+        use crate::recv::DropCause::{Duplicate, NotOurs, TooOld, WrongHeapLength};
+        let before = Look {
+            time: 1000.0,
+            at: Instant::now(),
+            counts: LossCounts::default(),
+            lost: Vec::new(),
+            phases: Vec::new(),
+            busy: Vec::new(),
+        };
+        let mut now = Look {
+            at: before.at + Duration::from_secs(1),
+            ..before.clone()
+        };
+        for (cause, count) in [(Duplicate, 40), (NotOurs, 7)] {
+            now.counts.drops[cause as usize] = count;
+        }
+        assert_eq!(rates(&before, &now)[2], 0.0);
+        // Descriptors are no data.
+        for (cause, count) in [(TooOld, 3), (WrongHeapLength, 5)] {
+            now.counts.drops[cause as usize] = count;
+        }
+        now.counts.metadata = 1;
+        assert_eq!(rates(&before, &now)[2], 7.0);
     }
 }

@@ -234,6 +234,45 @@ fn prometheus_takes_its_files_and_the_dashboards_expressions() {
     assert!(taken, "{text}");
 }
 
+/// A link that is down loses nothing that is counted, and is the top cause all the same.
+#[test]
+fn the_dashboards_top_cause_is_the_one_of_the_live_page() {
+    let exprs = dashboard();
+    let mut top = exprs
+        .iter()
+        .filter(|expr| expr.contains("topk") || expr.contains("bottomk"));
+    let expr = top.next().unwrap();
+    assert_eq!(top.next(), None);
+    let series = |metric: &str, cause: &str, values: &str| {
+        let labels = format!(r#"cause="{cause}",instance="m000h:9100",job="karoo""#);
+        format!("      - series: '{metric}{{{labels}}}'\n        values: '{values}'\n")
+    };
+    let causes = [
+        ("duplicate", ["0x60", "0x60", "0x60"]),
+        ("link-down", ["1x60", "1x60", "0x60"]),
+        ("missing-heaps", ["1x60", "2x60", "0+10x60"]),
+    ];
+    let metrics = ["karoo_loss_active", "karoo_loss_rank", "karoo_losses_total"];
+    let input: String = causes
+        .iter()
+        .flat_map(|(cause, values)| {
+            let metrics = metrics.iter().zip(values);
+            metrics.map(|(metric, values)| series(metric, cause, values))
+        })
+        .collect();
+    let expected = r#"{labels: '{instance="m000h:9100",cause="link-down"}', value: 1}"#;
+    let text = format!(
+        "evaluation_interval: 1s\ntests:\n  - interval: 1s\n    input_series:\n{input}    promql_expr_test:\n      \
+         - expr: '{expr}'\n        eval_time: 60s\n        exp_samples:\n          - {expected}\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("top.yml"), text).unwrap();
+    let Some((passed, text)) = promtool(&["test", "rules", "top.yml"], folder.path()) else {
+        return;
+    };
+    assert!(passed, "{text}");
+}
+
 /// Each recorded fault fires its alert and no other, and a run without a fault none.
 #[test]
 fn alerts_fire_for_their_faults_alone() {
