@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ground::N_POL;
 use katcp::reading::DEVICE_STATUS;
@@ -92,8 +92,8 @@ impl EngineState {
     fn add_levels(&self, gauge: &mut impl FnMut(&str, &str, Samples), config: &EngineConfig) {
         gauge(
             "karoo_input_power_dbfs",
-            "power of the last second of samples, relative to a sine of full scale",
-            by_pol([0, 1].map(|pol: usize| self.power_dbfs(pol))),
+            "power of the last second of samples that was whole, relative to a sine of full scale",
+            by_pol(power_dbfs(self.published.level(), old_level(config))),
         );
         let input = self.published.statistics().input();
         let share = |pol: usize| input.as_ref()?.full_scale_share(pol);
@@ -231,14 +231,6 @@ impl EngineState {
         }
     }
 
-    fn power_dbfs(&self, pol: usize) -> f64 {
-        match self.float(&format!("input{pol}.dig-rms-dbfs")) {
-            // No power at all.
-            f64::MIN => f64::NEG_INFINITY,
-            power => power,
-        }
-    }
-
     fn device_status(&self) -> Samples {
         let ValueType::Discrete(statuses) = DEVICE_STATUS else {
             return Vec::new();
@@ -273,6 +265,30 @@ impl EngineState {
     }
 }
 
+/// How long the last level is that of now: three times what it takes until there is another, at
+/// least five seconds, as on the page.
+fn old_level(config: &EngineConfig) -> Duration {
+    let batches = config.outputs.iter().map(OutputConfig::batch_samples);
+    let longest = batches.max().unwrap_or(0) as f64 / config.clock.adc_sample_rate;
+    // A day is as good as never.
+    Duration::from_secs_f64((3.0 * longest).clamp(5.0, 86400.0))
+}
+
+/// Decibels of a level with its age; not known of a level that is old.
+fn power_dbfs(level: Option<([f64; N_POL], Duration)>, old: Duration) -> [f64; N_POL] {
+    match level.filter(|(_, age)| *age <= old) {
+        // No power at all.
+        Some((dbfs, _)) => dbfs.map(|dbfs| {
+            if dbfs == f64::MIN {
+                f64::NEG_INFINITY
+            } else {
+                dbfs
+            }
+        }),
+        None => [f64::NAN; N_POL],
+    }
+}
+
 fn labelled(name: &'static str, value: &str) -> Vec<(&'static str, String)> {
     vec![(name, value.to_owned())]
 }
@@ -303,6 +319,7 @@ mod tests {
     use katcp::SensorInfo;
 
     use super::*;
+    use crate::engine::steer::{EngineEvent, PowerLevel};
     use crate::engine::{ChannelSums, InputStatistics};
     use crate::losses::Words;
     use crate::metrics::scrape::text;
@@ -332,6 +349,19 @@ mod tests {
         for line in lines {
             assert!(text.lines().any(|other| other == *line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn an_old_level_is_not_known() {
+        let old = old_level(&crate::config::tests::engine(OUTPUTS, |_| {}));
+        assert_eq!(old, Duration::from_secs(5));
+        let at = |age| power_dbfs(Some(([-12.5, -13.0], age)), old);
+        assert_eq!(at(old), [-12.5, -13.0]);
+        assert!(
+            at(old + Duration::from_nanos(1))
+                .iter()
+                .all(|dbfs| dbfs.is_nan())
+        );
     }
 
     #[test]
@@ -396,12 +426,6 @@ mod tests {
             let info = SensorInfo::new(name, "", "", kind);
             state.sensors.add(info, SensorReading::now(value));
         };
-        add("input0.dig-rms-dbfs", ValueType::Float, Value::Float(-12.5));
-        add(
-            "input1.dig-rms-dbfs",
-            ValueType::Float,
-            Value::Float(f64::MIN),
-        );
         add(
             "time.synchronised",
             ValueType::Boolean,
@@ -423,6 +447,12 @@ mod tests {
             (Cause::NoInput, 0, &words),
         ];
         state.losses.update(3.0, again.into_iter(), &[]);
+        // What was not whole has no level, and the last whole second keeps its own.
+        for dbfs in [Some([-12.5, f64::MIN]), None] {
+            let end = Timestamp(4);
+            let level = PowerLevel { end, dbfs };
+            state.published.tell(EngineEvent::Power(level));
+        }
         let lines = [
             r#"karoo_input_full_scale_share{pol="0"} 0.25"#,
             r#"karoo_input_full_scale_share{pol="1"} 0"#,

@@ -1,6 +1,8 @@
 //! What an engine tells control.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dsp::delay::LinearDelay;
@@ -117,6 +119,10 @@ pub struct Published {
     delays: Box<[[Latest<5>; N_POL]]>,
     /// Per output, whether known values are sent.
     tests: Box<[AtomicU8]>,
+    /// Level of the last second of input that was whole: nanoseconds from `begun` until it was
+    /// told, 0 before the first, and the bits of its decibels.
+    level: Latest<{ 1 + N_POL }>,
+    begun: Instant,
     statistics: StatisticsBoard,
 }
 
@@ -129,8 +135,22 @@ impl Published {
             overwritten: AtomicU64::new(0),
             delays: (0..outputs).map(|_| delays()).collect(),
             tests: (0..outputs).map(|_| AtomicU8::new(0)).collect(),
+            level: Latest::new([0; 1 + N_POL]),
+            begun: Instant::now(),
             statistics: StatisticsBoard::new(outputs),
         }
+    }
+
+    /// The level of the last second of input that was whole, in dB relative to a full-scale sine,
+    /// and how long ago it was told. [`PowerLevel`] says more.
+    pub fn level(&self) -> Option<([f64; N_POL], Duration)> {
+        let [told, x, y] = self.level.read();
+        let told = NonZero::new(told)?.get();
+        let age = self
+            .begun
+            .elapsed()
+            .saturating_sub(Duration::from_nanos(told));
+        Some(([x, y].map(f64::from_bits), age))
     }
 
     /// The latest statistics.
@@ -175,6 +195,14 @@ impl Published {
             && let Some(latest) = self.delays.get(*output).and_then(|pols| pols.get(*pol))
         {
             latest.write(model.to_words());
+        }
+        if let EngineEvent::Power(PowerLevel {
+            dbfs: Some(dbfs), ..
+        }) = &event
+        {
+            let told = (self.begun.elapsed().as_nanos() as u64).max(1);
+            let [x, y] = dbfs.map(f64::to_bits);
+            self.level.write([told, x, y]);
         }
         if let EngineEvent::Test(change) = &event
             && let Some(test) = self.tests.get(change.output)
