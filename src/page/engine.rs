@@ -12,7 +12,7 @@ use katcp::reading::unix_now;
 use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source, Within};
 
 use super::fresh::Fresh;
-use super::{board, spectra, tables, time};
+use super::{board, lost_percent, spectra, tables, time};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::control::fgpu::RequestRecord;
 use crate::engine::steer::{ControlHandle, Published};
@@ -170,8 +170,7 @@ impl EnginePage {
     fn figures(&self, before: &Look, now: &Look, rates: &[f64; 5]) -> Vec<Figure> {
         let seconds = now.since(before);
         let [placed, missing, dropped, sent, _] = *rates;
-        let lost = 100.0 * missing.max(dropped) / (placed + missing.max(dropped));
-        let lost = if lost.is_finite() { lost } else { 0.0 };
+        let lost = lost_percent(placed, missing.max(dropped));
         let mut figures = vec![
             Figure::new("heaps in", placed, "/s"),
             Figure::new("lost", lost, "%"),

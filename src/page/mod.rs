@@ -17,3 +17,9 @@ mod time;
 
 pub use engine::{EnginePage, EngineParts};
 pub use sink::{SinkPage, SinkPageParts};
+
+/// Which share was lost, in percent; not a number where nothing came and nothing is known to be
+/// missing.
+fn lost_percent(came: f64, lost: f64) -> f64 {
+    100.0 * lost / (came + lost)
+}

@@ -10,7 +10,7 @@ use katcp::reading::unix_now;
 use live::{Array, Axis, Bar, Body, Document, Figure, History, Panel, Source, Within};
 
 use super::sink_board::{self, SinkBoard, SinkCounts};
-use super::{spectra, tables, time};
+use super::{lost_percent, spectra, tables, time};
 use crate::config::OutputConfig;
 use crate::ports::Links;
 use crate::sink::StreamReport;
@@ -150,8 +150,7 @@ impl SinkPage {
     fn figures(&self, now: &Look, rates: &[f64; 4]) -> Vec<Figure> {
         let seconds = now.since(&self.last);
         let [whole, incomplete, missing, _] = *rates;
-        let lost = 100.0 * (incomplete + missing) / (whole + incomplete + missing);
-        let lost = if lost.is_finite() { lost } else { 0.0 };
+        let lost = lost_percent(whole, incomplete + missing);
         let bytes = now
             .total(|s| s.bytes)
             .saturating_sub(self.last.total(|s| s.bytes));

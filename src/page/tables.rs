@@ -1,6 +1,6 @@
 //! Tables of what is in force, and of the host.
 
-use ground::os::{ClockState, KernelClock};
+use ground::os::KernelClock;
 use ground::{N_POL, SampleClock};
 use live::{Body, LogEntry, Panel, State};
 
@@ -85,16 +85,19 @@ pub fn host(links: &Links) -> Panel {
     };
     let mut rows: Vec<_> = links.states().map(link).collect();
     if let Ok(clock) = KernelClock::read() {
-        let state = match clock.state {
-            ClockState::Unsynchronised => "not synchronised",
-            _ => "synchronised",
-        };
-        let error = clock.maximum_error * 1e3;
-        let text = format!("{state}, right within {error:.3} ms");
-        rows.push(vec!["clock of this host".to_owned(), text]);
+        rows.push(vec!["clock of this host".to_owned(), clock_text(&clock)]);
     }
     let columns = vec!["what".to_owned(), "how".to_owned()];
     Panel::new("host", "Links and clock", Body::Table { columns, rows })
+}
+
+/// Whether a clock is right, as the verdict and the sensors judge it, and what its error may be.
+pub fn clock_text(clock: &KernelClock) -> String {
+    let error = clock.maximum_error * 1e3;
+    match clock.is_synchronised() {
+        true => format!("synchronised, right within {error:.3} ms"),
+        false => format!("not synchronised, may be wrong by {error:.3} ms"),
+    }
 }
 
 /// Who asked for what.

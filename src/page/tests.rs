@@ -104,6 +104,35 @@ fn spectra_have_a_panel_each_with_power_and_kurtosis_of_every_channel() {
     assert!((x.step - 4.0 * channel).abs() < 1e-3, "{x:?}");
 }
 
+/// Something that never came is not known to be whole.
+#[test]
+fn nothing_that_came_has_no_share_that_was_lost() {
+    let shown = |came, lost| live::Figure::new("lost", super::lost_percent(came, lost), "%").value;
+    assert_eq!(shown(0.0, 0.0), None);
+    assert_eq!(shown(3.0, 0.0), Some(0.0));
+    assert_eq!(shown(3.0, 1.0), Some(25.0));
+    assert_eq!(shown(0.0, 2.0), Some(100.0));
+}
+
+/// As the verdict and the sensor judge it.
+#[test]
+fn a_clock_with_too_great_an_error_is_not_synchronised() {
+    use ground::os::{ClockState, KernelClock};
+    let mut clock = KernelClock {
+        unix_time: 0.0,
+        state: ClockState::Ok,
+        estimated_error: 1e-4,
+        maximum_error: 0.02,
+    };
+    let text = super::tables::clock_text;
+    assert_eq!(text(&clock), "synchronised, right within 20.000 ms");
+    clock.maximum_error = 0.25;
+    assert_eq!(text(&clock), "not synchronised, may be wrong by 250.000 ms");
+    clock.state = ClockState::Unsynchronised;
+    clock.maximum_error = 0.02;
+    assert_eq!(text(&clock), "not synchronised, may be wrong by 20.000 ms");
+}
+
 #[test]
 fn the_level_of_a_full_square_is_three_decibels() {
     let mut histogram = vec![0; 1024];
