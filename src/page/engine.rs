@@ -120,12 +120,12 @@ impl EnginePage {
         let mut panels: Vec<_> = tables::statistics_off(config).into_iter().collect();
         for (index, output) in config.outputs.iter().enumerate() {
             if let Some(statistics) = statistics.output(index).filter(|s| s.spectra > 0) {
-                panels.extend(spectra::panels(output, clock, &statistics));
+                panels.extend(spectra::panels(output, &config.outputs, clock, &statistics));
             }
         }
         if let Some(input) = statistics.input().filter(|of| of.has_samples()) {
             panels.push(spectra::histogram(&input, clock));
-            panels.push(spectra::snapshot(&input, clock));
+            panels.push(spectra::snapshot(&input, &config.outputs, clock));
         }
         panels
     }

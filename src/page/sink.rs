@@ -205,7 +205,7 @@ impl SinkPage {
             let name = &stream.name;
             let id = format!("spectrum-{name}");
             let axis = |each| self.axis(index, each);
-            let array = (&name[..], (Some(*time), None));
+            let array = (Some(&name[..]), (Some(*time), None));
             let body = spectra::curves(powers.means.clone(), axis, "dB", array);
             let note =
                 "Mean power of what was received, of one batch in eight, dB relative to one count.";

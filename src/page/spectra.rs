@@ -32,9 +32,10 @@ pub fn kurtosis(statistics: &OutputStatistics, pol: usize) -> Vec<f64> {
     estimates.map(|of| of.unwrap_or(f64::NAN)).collect()
 }
 
-/// Panels of one output: spectra, a waterfall per polarisation, kurtosis.
+/// Panels of one output of several: spectra, a waterfall per polarisation, kurtosis.
 pub fn panels(
     output: &OutputConfig,
+    outputs: &[OutputConfig],
     clock: SampleClock,
     statistics: &OutputStatistics,
 ) -> Vec<Panel> {
@@ -49,12 +50,13 @@ pub fn panels(
     );
     let powers = [0, 1].map(|pol| powers(statistics, pol));
     let points = |each| axis(output, rate, each);
-    let body = curves(powers, points, "dB", (name, when));
+    let body = curves(powers, points, "dB", (Some(name), when));
     let mut panels = vec![Panel::new(&power, format!("Spectrum of {name}"), body).with_note(note)];
     panels.extend(waterfalls(name, &power));
     if statistics.spectra > 1 {
         let values = [0, 1].map(|pol| kurtosis(statistics, pol));
-        let body = curves(values, points, "", (&format!("{name}.kurtosis"), when));
+        let array = free(format!("{name}.kurtosis"), outputs);
+        let body = curves(values, points, "", (array.as_deref(), when));
         let note = "Spectral kurtosis: 1 for noise, below for a steady tone, above for pulses.";
         let title = format!("Kurtosis of {name}");
         panels.push(Panel::new(sk, title, body).with_note(note));
@@ -63,13 +65,13 @@ pub fn panels(
 }
 
 /// A curve for each polarisation, in dB if that is the unit. `axis` says where points are that have
-/// so many channels behind them. All values are in the array of this name; they were measured until
-/// this UNIX time, over so many seconds.
+/// so many channels behind them. All values are in the array of this name, if there is one; they
+/// were measured until this UNIX time, over so many seconds.
 pub fn curves(
     values: [Vec<f64>; N_POL],
     axis: impl Fn(usize) -> Axis,
     unit: &str,
-    (array, (time, period)): (&str, (Option<f64>, Option<f64>)),
+    (array, (time, period)): (Option<&str>, (Option<f64>, Option<f64>)),
 ) -> Body {
     let reduced = values.map(|values| reduce(&values, POINTS));
     let each = reduced[0].each;
@@ -90,8 +92,19 @@ pub fn curves(
         series: series.collect(),
         time,
         period,
-        array: Some(format!("arrays/{array}.npy")),
+        array: array.map(link),
     }
+}
+
+/// This name of an array, unless the powers of an output of the same name have it.
+fn free(name: String, outputs: &[OutputConfig]) -> Option<String> {
+    let taken = outputs.iter().any(|output| output.name == name);
+    (!taken).then_some(name)
+}
+
+/// Where the array of this name is, relative to the page.
+fn link(name: &str) -> String {
+    format!("arrays/{name}.npy")
 }
 
 /// A waterfall for each polarisation of the spectrum with this `id`.
@@ -157,7 +170,11 @@ pub fn period(statistics: &InputStatistics, clock: SampleClock) -> f64 {
 }
 
 /// Consecutive samples of the digitiser, the first of the snapshot.
-pub fn snapshot(statistics: &InputStatistics, clock: SampleClock) -> Panel {
+pub fn snapshot(
+    statistics: &InputStatistics,
+    outputs: &[OutputConfig],
+    clock: SampleClock,
+) -> Panel {
     let samples = statistics.snapshot.iter().zip(POLS);
     let series = samples.map(|(samples, name)| Series {
         name: name.to_owned(),
@@ -179,7 +196,7 @@ pub fn snapshot(statistics: &InputStatistics, clock: SampleClock) -> Panel {
         series: series.collect(),
         time: Some(statistics.snapshot_start.unix(clock)),
         period: Some(period(statistics, clock)),
-        array: Some(format!("arrays/{SNAPSHOT}.npy")),
+        array: free(SNAPSHOT.to_owned(), outputs).as_deref().map(link),
     };
     let first = statistics.snapshot_start.0;
     let note =

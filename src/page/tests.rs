@@ -89,7 +89,8 @@ fn spectra_have_a_panel_each_with_power_and_kurtosis_of_every_channel() {
         adc_sample_rate: 1.712e9,
         sync_time: 0.0,
     };
-    let panels = spectra::panels(&output, clock, &statistics);
+    let outputs = std::slice::from_ref(&output);
+    let panels = spectra::panels(&output, outputs, clock, &statistics);
     let kinds: Vec<_> = panels.iter().map(|panel| &panel.id[..]).collect();
     let expected = ["spectrum-w", "waterfall-w-0", "waterfall-w-1", "kurtosis-w"];
     assert_eq!(kinds, expected);
@@ -99,6 +100,17 @@ fn spectra_have_a_panel_each_with_power_and_kurtosis_of_every_channel() {
     assert_eq!(series[0].values.len(), 1024);
     assert_eq!(series[0].highest[2], Some(20.0));
     assert_eq!(series[0].highest[3], Some(6.02));
+    let link = |panel: &live::Panel| match &panel.body {
+        live::Body::Spectrum { array, .. } => array.clone(),
+        _ => None,
+    };
+    assert_eq!(link(&panels[0]).as_deref(), Some("arrays/w.npy"));
+    assert_eq!(link(&panels[3]).as_deref(), Some("arrays/w.kurtosis.npy"));
+    // The array of this name has the powers of another output.
+    let mut other = output.clone();
+    other.name = "w.kurtosis".to_owned();
+    let panels = spectra::panels(&output, &[output.clone(), other], clock, &statistics);
+    assert_eq!(link(&panels[3]), None);
     // The first point is the middle of its four channels.
     let channel = 856e6 / 4096.0;
     assert!((x.step - 4.0 * channel).abs() < 1e-3, "{x:?}");
@@ -217,7 +229,7 @@ fn raw_samples_are_shown_in_part_and_whole_as_an_array() {
         adc_sample_rate: 4096.0,
         sync_time: 100.0,
     };
-    let panel = spectra::snapshot(&statistics, clock);
+    let panel = spectra::snapshot(&statistics, &[], clock);
     let live::Body::Trace {
         x, series, time, ..
     } = &panel.body
@@ -229,6 +241,23 @@ fn raw_samples_are_shown_in_part_and_whole_as_an_array() {
     assert_eq!(
         (&lengths[..], series[0].values[7]),
         (&[512, 0][..], Some(-493.0))
+    );
+    let link = |outputs: &[crate::config::OutputConfig]| match spectra::snapshot(
+        &statistics,
+        outputs,
+        clock,
+    )
+    .body
+    {
+        live::Body::Trace { array, .. } => array,
+        _ => None,
+    };
+    assert_eq!(link(&[]).as_deref(), Some("arrays/input.npy"));
+    // The array of this name has the powers of the output.
+    let named = "name=input,channels=64,dst=239.10.1.0";
+    assert_eq!(
+        link(&crate::config::tests::engine(named, |_| {}).outputs),
+        None
     );
     let array = spectra::snapshot_array(&statistics);
     assert_eq!(array.shape, [2, 4096]);
