@@ -9,7 +9,7 @@ use crossbeam::queue::ArrayQueue;
 use ground::{StopFlag, Timestamp};
 use katcp::number::format_float;
 use katcp::reading::{DEVICE_STATUS, unix_now};
-use katcp::value::{integer, text};
+use katcp::value::{excerpt, integer, text};
 use katcp::{
     Device, Message, Parameters, Refusal, ReplyFuture, RequestHelp, ReservedAddress, Response,
     SensorId, SensorInfo, SensorReading, Sensors, ServerLimits, Value, ValueType,
@@ -44,9 +44,16 @@ const HELP: &[RequestHelp] = &[
     },
 ];
 
+/// Bytes that signals may have, as a client writes them: sensors keep them.
+const LONGEST: usize = 64 << 10;
+
 /// Signals that cannot be sent. Clients look for the first words of some.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 enum SignalsError {
+    #[error(
+        "signals of {0} bytes are longer than {LONGEST}: leave blanks out, and name what repeats by a variable"
+    )]
+    Long(usize),
     #[error("expected {expected} signals, received {received}")]
     Count { expected: usize, received: usize },
     #[error(
@@ -187,9 +194,12 @@ impl Dsim {
     /// The signals and their period that a request asks for.
     fn asked(&self, request: &Message<'_>) -> Result<(String, Vec<Signal>, u64), Refusal> {
         let mut parameters = Parameters::new(request);
-        let original = parameters.required("signals", text)?;
+        let original = parameters.required("signals", text)?.trim().to_owned();
         let period = parameters.optional("period", integer)?;
         parameters.end()?;
+        if original.len() > LONGEST {
+            return Err(SignalsError::Long(original.len()).into());
+        }
         let shared = &self.shared;
         let signals = {
             let seeds = shared.seeds.lock();
@@ -314,7 +324,8 @@ impl Shared {
         drop(unused);
         let steady = self.steady.fetch_max(timestamp.0, Ordering::Relaxed);
         let steady = Value::Integer(steady.max(timestamp.0) as i64);
-        tracing::info!(original, period, from = timestamp.0, "signals");
+        let shown = excerpt(original.as_bytes());
+        tracing::info!(original = shown, period, from = timestamp.0, "signals");
         for (sensor, value) in [
             (self.original, Value::String(original.into())),
             (self.signals, Value::String(text.into())),
@@ -385,6 +396,30 @@ mod tests {
         let request = Message::parse(request.as_bytes()).unwrap().unwrap();
         let (_, signals, _) = dsim.asked(&request).unwrap();
         assert_eq!(canonical(&signals, 2), *text);
+    }
+
+    #[test]
+    fn signals_are_trimmed_and_no_longer_than_sensors_should_be() {
+        let sensors = Sensors::default();
+        let changes = Arc::new(ArrayQueue::new(1));
+        let dsim = Dsim::new(config(), "cw(1.0, 1e5);", 1, changes, &sensors);
+        let asked = |bytes: usize, blanks: usize| {
+            let more = "+0.0".repeat((bytes - 4) / 4);
+            let blanks = "\\_".repeat(blanks);
+            let request = format!("?signals {blanks}0.0{more};{blanks}");
+            let request = Message::parse(request.as_bytes()).unwrap().unwrap();
+            dsim.asked(&request)
+        };
+        let (original, ..) = asked(8, 1 << 20).unwrap();
+        assert_eq!(original, "0.0+0.0;");
+        let refused = asked(LONGEST + 4, 0).unwrap_err();
+        let Refusal::Fail(why) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(
+            why.starts_with("signals of 65540 bytes are longer than 65536"),
+            "{why}"
+        );
     }
 
     #[tokio::test]
