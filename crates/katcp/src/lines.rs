@@ -76,9 +76,9 @@ impl Lines {
         Ok(Some(self.buffer.line(found)))
     }
 
-    /// Forgets the line that was read last, so that it takes no memory and no place while its answer
-    /// is on the way. When the client has to have read that, if the next line is a long one: its
-    /// place is not kept for longer.
+    /// Forgets the line that was read last, so that it takes no memory and no place while its
+    /// answer is on the way. If the next line has begun and is a long one, returns until when its
+    /// place is kept for a client that does not read answers.
     pub fn forget(&mut self) -> Option<Instant> {
         self.compact();
         let (_, until) = self.place.as_mut()?;

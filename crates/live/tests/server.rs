@@ -158,8 +158,8 @@ async fn a_document_is_made_once_for_all_viewers_and_for_nobody_never() {
     );
 }
 
-/// Clients that have asked for something large, one more than may be, and do not read it: the oldest
-/// makes room for the newest, and none for a scrape.
+/// Clients that have asked for something large, one more than may be, and do not read it: the
+/// oldest makes room for the newest, and none for a scrape.
 #[tokio::test]
 async fn pages_and_scrapes_do_not_keep_each_other_out() {
     let limits = Limits {
