@@ -274,22 +274,30 @@ impl CaptureReader {
         Ok(())
     }
 
-    /// Passes over so many bytes, however few of them the buffer holds; false if the input ends
-    /// first.
+    /// Passes over a block of so many bytes, however few of them the buffer holds; false if the
+    /// input ends first.
     fn pass_over(&mut self, bytes: usize) -> Result<bool, CaptureError> {
         let begin = self.blocks.consumed();
-        let mut left = bytes;
+        // The length is also the last word.
+        let mut left = bytes - 4;
         loop {
             let here = left.min(self.blocks.data().len());
             self.blocks.consume_noshift(here);
             left -= here;
-            if left == 0 {
+            if left == 0
+                && let Some(last) = self.block_word(0)
+            {
+                if last as usize != bytes {
+                    return Err(self.corrupt_at(begin, "the block's two lengths differ"));
+                }
+                self.blocks.consume_noshift(4);
                 return Ok(true);
             }
+            let before = self.blocks.data().len();
             if self.blocks.refill().is_err() {
                 return Err(self.read_failure());
             }
-            if self.blocks.data().is_empty() {
+            if self.blocks.data().len() == before {
                 break;
             }
         }
@@ -311,6 +319,9 @@ impl CaptureReader {
         }
         if length < MIN_BLOCK {
             return Err(self.corrupt("the block is shorter than its own header"));
+        }
+        if !length.is_multiple_of(4) {
+            return Err(self.corrupt("the block's length is no multiple of 4"));
         }
         Ok(Some(length as usize))
     }

@@ -425,6 +425,41 @@ fn a_block_of_another_kind_that_never_ends_is_damage() {
     }
 }
 
+/// As where bits of its length are wrong: it would take frames away.
+#[test]
+fn a_block_of_another_kind_has_its_length_twice() {
+    for big in [false, true] {
+        let frame = packet(big, 0, b"frame", 5);
+        let start = [section(big), interface(big, 1), frame.clone()].concat();
+        let other = block(big, 0x0bad_beef, b"anything");
+        let length = other.len() as u32;
+        for (claimed, what) in [
+            (length + 4, "the block's two lengths differ"),
+            (MAX_BUFFER as u32 + 4096, "the block's two lengths differ"),
+            (length + 1, "the block's length is no multiple of 4"),
+            (length + 2, "the block's length is no multiple of 4"),
+        ] {
+            let mut other = other.clone();
+            other[4..8].copy_from_slice(&words(big, &[claimed]));
+            let mut file = [&start[..], &other, &frame].concat();
+            file.resize(file.len() + claimed as usize, 0);
+            match frames(&file).unwrap_err() {
+                CaptureError::Corrupt {
+                    offset,
+                    frames,
+                    what: said,
+                    ..
+                } => assert_eq!((offset, frames, said), (start.len() as u64, 1, what)),
+                error => panic!("{error}"),
+            }
+        }
+        for len in 1..=other.len() {
+            let (frames, truncated) = frames(&[&start[..], &other[..len]].concat()).unwrap();
+            assert_eq!((frames.len(), truncated), (1, len < other.len()), "{len}");
+        }
+    }
+}
+
 #[test]
 fn a_block_of_another_kind_may_be_empty_but_not_shorter() {
     for big in [false, true] {
