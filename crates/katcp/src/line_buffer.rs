@@ -54,6 +54,11 @@ impl LineBuffer {
         &self.bytes[found]
     }
 
+    /// Bytes behind the line that was found last.
+    pub fn rest(&self) -> usize {
+        self.bytes.len() - self.done
+    }
+
     /// Forgets all lines that were found. Returns how many bytes of the next line are here.
     pub fn compact(&mut self) -> usize {
         self.bytes.drain(..self.done);

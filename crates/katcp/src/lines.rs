@@ -76,11 +76,14 @@ impl Lines {
         Ok(Some(self.buffer.line(found)))
     }
 
-    /// Forgets the line that was read last, so that it takes no memory and no place while its
-    /// answer is on the way. If the next line has begun and is a long one, returns until when its
-    /// place is kept for a client that does not read answers.
+    /// Forgets the line that was read last if it was a long one, so that it takes no memory and no
+    /// place while its answer is on the way. If as much as a long line is here behind it, returns
+    /// until when its place is kept for a client that does not read answers.
     pub fn forget(&mut self) -> Option<Instant> {
-        self.compact();
+        // Moved once: what follows may be many lines.
+        if self.place.is_some() && self.buffer.rest() < SHORT {
+            self.compact();
+        }
         let (_, until) = self.place.as_mut()?;
         *until = Instant::now() + self.limits.line_time;
         Some(*until)
@@ -140,5 +143,42 @@ impl Lines {
                 .await
                 .map_err(|_| LineError::TooSlow(self.limits.line_time.as_secs()))??,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    /// Else each would cost as much as all that are here.
+    #[tokio::test]
+    async fn lines_that_come_together_are_not_moved_one_by_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        let (accepted, _) = listener.accept().await.expect("a client");
+        let places = Arc::new(Semaphore::new(1));
+        let limits = ServerLimits::default();
+        let mut lines = Lines::new(accepted.into_split().0, limits, places.clone());
+        let long = vec![b'x'; 3 * SHORT];
+        let short = b"?watchdog\n".repeat(6 * SHORT / 10);
+        let all = [&long[..], b"\n", &short].concat();
+        let (sent, moved) = tokio::join!(client.write_all(&all), async {
+            let (mut moved, mut answered) = (0, 0);
+            while answered < 1 + short.len() / 10 {
+                lines.next().await.expect("a line").expect("a line");
+                answered += 1;
+                let before = lines.buffer.bytes_mut().len();
+                lines.forget();
+                let here = lines.buffer.bytes_mut().len();
+                moved += if here < before { here } else { 0 };
+            }
+            moved
+        });
+        sent.expect("all sent");
+        assert!(moved <= SHORT, "{moved}");
+        assert_eq!(places.available_permits(), 1);
     }
 }
