@@ -75,8 +75,10 @@ impl SignalsChange {
     /// Has heaps from `next` on be of these signals, whose first timestamp is `timestamp`. Not if
     /// nobody waits for it any more: then the asker has been told that nothing changes.
     fn take(self, next: u64, timestamp: Timestamp, history: &mut WindowHistory) {
-        if self.done.send((timestamp, history.take_unused())).is_ok() {
-            history.change(next, self.windows);
+        match self.done.send((timestamp, history.take_unused())) {
+            Ok(()) => history.change(next, self.windows),
+            // Samples are given back beside the lcore, which would take long for it.
+            Err((_, unused)) => history.keep(unused.into_iter().chain([self.windows])),
         }
     }
 }
@@ -388,6 +390,35 @@ pub(crate) mod tests {
         change.take(2, Timestamp(8192), &mut history);
         assert!(ptr::eq(history.of(1), &*first) && ptr::eq(history.of(2), &*other));
         assert_eq!(taken.try_recv().unwrap().0, Timestamp(8192));
+    }
+
+    /// The lcore would stand still while it gives gigabytes back.
+    #[test]
+    fn samples_that_nobody_takes_wait_for_the_next_who_does() {
+        let config = config(0.0);
+        let made = || Arc::new(Windows::new(&config, &config.signals, config.period));
+        let [first, second, late, third] = [made(), made(), made(), made()];
+        let plan = FaultPlan::default();
+        let mut history = WindowHistory::new(first.clone(), 1, &plan);
+        history.change(1, second.clone());
+        // The first are of no use any more.
+        for heap in plan.decorate(heaps(1, 4), 1, 4096, &Ledger::default()) {
+            history.came(heap);
+        }
+        let (done, taken) = oneshot::channel();
+        drop(taken);
+        let windows = late.clone();
+        SignalsChange { windows, done }.take(4, Timestamp(16384), &mut history);
+        assert!(ptr::eq(history.of(4), &*second));
+
+        let (done, mut taken) = oneshot::channel();
+        let windows = third.clone();
+        SignalsChange { windows, done }.take(5, Timestamp(20480), &mut history);
+        let (_, unused) = taken.try_recv().unwrap();
+        let expected = [&first, &late];
+        assert!(unused.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b)));
+        assert_eq!(unused.len(), expected.len());
+        assert!(ptr::eq(history.of(4), &*second) && ptr::eq(history.of(5), &*third));
     }
 
     /// Heaps of more than a second are no later than others when their last sample is there.

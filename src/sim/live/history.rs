@@ -56,6 +56,12 @@ impl WindowHistory {
         let unused = self.windows.drain(..begun.saturating_sub(1));
         unused.map(|(_, windows)| windows).collect()
     }
+
+    /// Keeps windows that no heap is of, until unused ones are taken out again.
+    pub fn keep(&mut self, unused: impl Iterator<Item = Arc<Windows>>) {
+        self.windows
+            .splice(0..0, unused.map(|windows| (0, windows)));
+    }
 }
 
 #[cfg(test)]
