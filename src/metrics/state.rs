@@ -9,6 +9,7 @@ use katcp::reading::DEVICE_STATUS;
 use katcp::{SensorReading, SensorStatus, Sensors, Value, ValueType};
 use prometheus::proto::{MetricFamily, MetricType};
 
+use super::age::old_after;
 use super::scrape::{Samples, by_pol, counter, family};
 use crate::assembly::EnergyMeter;
 use crate::config::{EngineConfig, OutputConfig};
@@ -265,13 +266,10 @@ impl EngineState {
     }
 }
 
-/// How long the last level is that of now: three times what it takes until there is another, at
-/// least five seconds, as on the page.
+/// How long the last level is that of now.
 fn old_level(config: &EngineConfig) -> Duration {
     let batches = config.outputs.iter().map(OutputConfig::batch_samples);
-    let longest = batches.max().unwrap_or(0) as f64 / config.clock.adc_sample_rate;
-    // A day is as good as never.
-    Duration::from_secs_f64((3.0 * longest).clamp(5.0, 86400.0))
+    old_after(batches.max().unwrap_or(0) as f64 / config.clock.adc_sample_rate)
 }
 
 /// Decibels of a level with its age; not known of a level that is old.

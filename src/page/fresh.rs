@@ -1,9 +1,6 @@
 //! Whether what was measured is of now.
 
-/// Seconds after which a measurement may be old, however often there is another.
-const LEAST: f64 = 5.0;
-/// Periods without another measurement after which one is old.
-const PERIODS: f64 = 3.0;
+use crate::metrics::old_after;
 
 /// The newest measurement, and since when there was no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,7 +29,7 @@ impl Fresh {
     /// clock that was set back.
     pub fn is_old(&self, time: f64) -> bool {
         let apart = (time - self.at).abs();
-        self.newest.is_none() || apart > (PERIODS * self.period).max(LEAST)
+        self.newest.is_none() || apart > old_after(self.period).as_secs_f64()
     }
 }
 
