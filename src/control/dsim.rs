@@ -376,6 +376,26 @@ mod tests {
         }
     }
 
+    /// The signals that a request has for the sender.
+    async fn handed_over(
+        changes: &ArrayQueue<SignalsChange>,
+        request: &mut ReplyFuture,
+    ) -> SignalsChange {
+        let handed_over = async {
+            loop {
+                match changes.pop() {
+                    Some(change) => break change,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        };
+        tokio::select! {
+            reply = request => panic!("{reply:?}"),
+            sent = handed_over => sent,
+            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("others block them"),
+        }
+    }
+
     #[test]
     fn signals_can_be_given_again() {
         let sensors = Sensors::default();
@@ -450,18 +470,7 @@ mod tests {
             .unwrap();
         let mut change = dsim.begin(&request).unwrap();
         // The client is gone when they are handed over.
-        let handed_over = async {
-            loop {
-                match changes.pop() {
-                    Some(change) => break change,
-                    None => tokio::task::yield_now().await,
-                }
-            }
-        };
-        let sent = tokio::select! {
-            reply = &mut change => panic!("{reply:?}"),
-            sent = handed_over => sent,
-        };
+        let sent = handed_over(&changes, &mut change).await;
         drop(change);
         assert!(sent.done.send((Timestamp(4096), Vec::new())).is_ok());
         let sensor = sensors.find("signals-orig").unwrap();
@@ -488,16 +497,7 @@ mod tests {
         }
         let request = Message::parse(b"?signals cw(0.5,\\_2e5);");
         let mut change = dsim.begin(&request.unwrap().unwrap()).unwrap();
-        let sent = loop {
-            match changes.pop() {
-                Some(change) => break change,
-                None => tokio::select! {
-                    biased;
-                    reply = &mut change => panic!("{reply:?}"),
-                    () = tokio::task::yield_now() => {}
-                },
-            }
-        };
+        let sent = handed_over(&changes, &mut change).await;
         assert!(sent.done.send((Timestamp(4096), Vec::new())).is_ok());
         assert_eq!(change.await.unwrap(), ["4096"]);
     }
