@@ -119,7 +119,9 @@ impl PortUse {
         pool_bytes((self.rx_queues + control) * rx, DATA_ROOM) + reports
     }
 
-    /// The kernel's memory for its rings: one to receive and one to send for each queue.
+    /// The kernel's memory for its rings: one to receive and one to send for each queue. Those of a
+    /// NIC that DPDK shares with the kernel are left out, though it may not take the NIC after all:
+    /// that turns out later.
     pub fn ring_bytes(&self, interface: &Interface) -> usize {
         match interface.driver {
             Driver::AfPacket => 2 * self.rx_queues.max(1) * self.frames() * FRAME,
