@@ -62,10 +62,10 @@ impl Damage {
 
     /// Those that heaps of so many samples can have: with one sample there is nothing between them.
     fn of_heaps(heap_samples: usize) -> &'static [Self] {
-        let [most @ .., Self::Timestamp] = &Self::ALL else {
-            return &Self::ALL;
-        };
-        if heap_samples > 1 { &Self::ALL } else { most }
+        let all = &Self::ALL;
+        // The timestamp is the last.
+        let kinds = all.len() - usize::from(heap_samples <= 1);
+        &all[..kinds]
     }
 
     /// Name of the cause for which a receiver refuses the packet.
