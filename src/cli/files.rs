@@ -141,6 +141,17 @@ impl NewFile {
         file.map(Self)
     }
 
+    /// Finds out whether it can be opened, and leaves all as it was.
+    pub fn check(path: &Path) -> io::Result<()> {
+        match fs::metadata(path) {
+            Ok(about) if about.is_file() || about.is_dir() => Self::open(path).map(drop),
+            // The reader of a pipe would see an end.
+            Ok(_) => Ok(()),
+            // The file that this makes, not a link that leads to it.
+            Err(_) => Self::open(path).and_then(|_| fs::remove_file(path.canonicalize()?)),
+        }
+    }
+
     /// Empties it, unless it is a pipe or a device.
     pub fn begin(self) -> io::Result<File> {
         if self.0.metadata()?.is_file() {

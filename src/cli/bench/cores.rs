@@ -74,13 +74,7 @@ pub fn run(args: &CoresArgs) -> Result<(), Failure> {
 fn check(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
     folder.map_or(Ok(()), fs::create_dir_all)?;
-    match fs::metadata(path) {
-        Ok(about) if about.is_file() || about.is_dir() => NewFile::open(path).map(drop),
-        // The reader of a pipe would see an end.
-        Ok(_) => Ok(()),
-        // The file that this makes, not a link that leads to it.
-        Err(_) => NewFile::open(path).and_then(|_| fs::remove_file(path.canonicalize()?)),
-    }
+    NewFile::check(path)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `karoo modem ber`.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
@@ -282,28 +282,23 @@ impl BerArgs {
 }
 
 /// A picture that is to be drawn.
-struct Picture<'a> {
-    path: &'a Path,
-    file: NewFile,
-}
+struct Picture<'a>(&'a Path);
 
 impl<'a> Picture<'a> {
-    /// Opens it before the trials, so that a wrong path is refused at once.
-    fn open(path: &'a Path) -> Result<Picture<'a>, Failure> {
+    /// Tries its path before the trials, so that a wrong one is refused at once.
+    fn new(path: &'a Path) -> Result<Picture<'a>, Failure> {
         let failed = |error| Failure::usage(format!("--svg {}: {error}", path.display()));
-        let file = NewFile::open(path).map_err(failed)?;
-        Ok(Picture { path, file })
+        NewFile::check(path).map_err(failed)?;
+        Ok(Picture(path))
     }
 
     fn draw(self, points: &[TrialPoint]) -> Result<(), Failure> {
         let failed =
-            |why: &dyn Display| Failure::data(format!("--svg {}: {why}", self.path.display()));
+            |why: &dyn Display| Failure::data(format!("--svg {}: {why}", self.0.display()));
         let Some(svg) = error_rates_svg(&bit_rates(points)) else {
             return Err(failed(&"no frame was found: nothing to draw"));
         };
-        let mut file = self.file.begin().map_err(|error| failed(&error))?;
-        let drawn = file.write_all(svg.as_bytes());
-        drawn.map_err(|error| failed(&error))
+        fs::write(self.0, svg).map_err(|error| failed(&error))
     }
 }
 
@@ -328,7 +323,7 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.report {
         make_folder("--report", folder)?;
     }
-    let picture = args.svg.as_deref().map(Picture::open).transpose()?;
+    let picture = args.svg.as_deref().map(Picture::new).transpose()?;
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let threads = args.threads.map_or(cpus, usize::from);
     if !args.json {
@@ -365,4 +360,18 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
         args.write_report(dir, begun.elapsed().as_secs_f64(), &points)?;
     }
     drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_no_file_before_there_is_something_to_draw() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("curves.svg");
+        assert!(Picture::new(&path).unwrap().draw(&[]).is_err());
+        assert!(!path.exists());
+        assert!(Picture::new(&path.join("below")).is_err());
+    }
 }
