@@ -1,15 +1,11 @@
 //! What the kernel says of its interfaces.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::Path;
-
-use nix::ifaddrs::getifaddrs;
 
 use super::evidence::InterfaceFacts;
 use super::finding::Ailment;
-use crate::ports::{Driver, Interface, InterfaceError, without_driver};
+use crate::ports::{Driver, Interface, InterfaceError, addresses, without_driver};
 
 /// Counters of an interface whose packets nobody gets.
 const REFUSED: [&str; 3] = ["rx_dropped", "rx_length_errors", "rx_crc_errors"];
@@ -119,7 +115,11 @@ pub fn since(
     receive: &[Named],
     send: &[Named],
 ) -> Vec<InterfaceFacts> {
-    let addresses = addresses();
+    let all_addresses = addresses().unwrap_or_default();
+    let addresses = |name: &str| {
+        let ours = all_addresses.iter().filter(|(owner, _)| owner == name);
+        ours.map(|(_, ip)| *ip).collect()
+    };
     let used = |named: &[Named], name: &str| {
         let mut named = named.iter();
         let found = named.find(|named| is(named, name));
@@ -137,7 +137,7 @@ pub fn since(
             refused: facts.refused.saturating_sub(refused),
             receives: used(receive, &facts.name),
             sends: used(send, &facts.name).is_some(),
-            addresses: addresses.get(&facts.name).cloned().unwrap_or_default(),
+            addresses: addresses(&facts.name),
             shared,
             ..facts
         }
@@ -151,17 +151,6 @@ fn is(named: &Named, name: &str) -> bool {
         Ok(interface) => interface.name == name,
         Err(_) => without_driver(&named.given) == name,
     }
-}
-
-fn addresses() -> BTreeMap<String, Vec<Ipv4Addr>> {
-    let mut all = BTreeMap::<String, Vec<Ipv4Addr>>::new();
-    for address in getifaddrs().into_iter().flatten() {
-        let ip = address.address.and_then(|a| Some(a.as_sockaddr_in()?.ip()));
-        if let Some(ip) = ip {
-            all.entry(address.interface_name).or_default().push(ip);
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ground::os::PacketTap;
+use ground::os::{PacketTap, send_groups_through};
 use katcp::reading::unix_now;
 use nix::net::if_::if_indextoname;
 use nix::sys::socket::setsockopt;
@@ -183,6 +183,7 @@ fn watch(
 /// path filter.
 struct Ear {
     interface: String,
+    index: u32,
     ip: Ipv4Addr,
     socket: Socket,
     /// Who has asked.
@@ -196,6 +197,7 @@ impl Ear {
         socket.set_read_timeout(Some(PATIENCE))?;
         Ok(Self {
             interface: interface.name.clone(),
+            index: interface.index,
             ip: interface.ip,
             socket,
             queriers: BTreeSet::new(),
@@ -209,7 +211,7 @@ impl Ear {
             let sender = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(2)))?;
             sender.set_multicast_ttl_v4(0)?;
             sender.set_multicast_loop_v4(true)?;
-            sender.set_multicast_if_v4(&self.ip)?;
+            send_groups_through(&sender, self.index, self.ip)?;
             sender.send_to(&QUERY, &SocketAddrV4::new(ALL_HOSTS, 0).into())?;
             Ok(())
         };

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use ground::os::send_groups_through;
 use karoo_flow::adapters::{first, resolve};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
@@ -65,11 +66,10 @@ fn sender_at(address: SocketAddr, interface: Option<&Interface>) -> io::Result<U
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    if let Some(interface) = interface {
-        let socket = SockRef::from(&socket);
+    if let Some(Interface { index, ip, .. }) = interface {
         match address {
-            SocketAddr::V4(_) => socket.set_multicast_if_v4(&interface.ip)?,
-            SocketAddr::V6(_) => socket.set_multicast_if_v6(interface.index)?,
+            SocketAddr::V4(_) => send_groups_through(&socket, *index, *ip)?,
+            SocketAddr::V6(_) => SockRef::from(&socket).set_multicast_if_v6(*index)?,
         }
     }
     socket.connect(address)?;

@@ -334,14 +334,19 @@ fn address_of(
     }
 }
 
-/// The interface that has this address.
-fn name_of(ip: Ipv4Addr) -> Result<String, InterfaceError> {
+/// All IPv4 addresses, each with the name of its interface.
+pub fn addresses() -> Result<Vec<(String, Ipv4Addr)>, InterfaceError> {
     let all = getifaddrs().map_err(InterfaceError::List)?;
     let addresses = all.filter_map(|a| {
         let name = own_name(&a.interface_name).to_owned();
         Some((name, a.address?.as_sockaddr_in()?.ip()))
     });
-    let addresses: Vec<_> = addresses.collect();
+    Ok(addresses.collect())
+}
+
+/// The interface that has this address.
+fn name_of(ip: Ipv4Addr) -> Result<String, InterfaceError> {
+    let addresses = addresses()?;
     match addresses.iter().find(|(_, address)| *address == ip) {
         Some((name, _)) => Ok(name.clone()),
         None => {

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::process::{Command, Output};
 use std::thread;
 
 use dpdk::{Eal, MbufBatch, MbufPool, PoolConfig, SocketConfig, SocketPort, pool_size};
@@ -11,6 +12,7 @@ use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::ports::Interface;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
 
 use super::veth::{in_namespace, run};
 
@@ -22,6 +24,14 @@ fn apart(test: impl FnOnce() + Send) {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// What is there of interfaces is that of the namespace in which it was mounted.
+fn own_sysfs() {
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    for command in ["mount --make-rprivate /", "mount -t sysfs karoo /sys"] {
+        run(command).unwrap();
+    }
 }
 
 /// Whatever the label, of which the system speaks as if it were the interface.
@@ -38,11 +48,7 @@ fn an_interface_is_used_with_the_address_that_was_given() {
         if !in_namespace(&commands) {
             return;
         }
-        // What is there of interfaces is that of the namespace in which it was mounted.
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        for command in ["mount --make-rprivate /", "mount -t sysfs karoo /sys"] {
-            run(command).unwrap();
-        }
+        own_sysfs();
         for (name, last) in [
             ("k0", 2),
             ("10.88.5.2", 2),
@@ -55,7 +61,35 @@ fn an_interface_is_used_with_the_address_that_was_given() {
         }
         let error = Interface::find("10.88.5.5").unwrap_err().to_string();
         assert!(error.contains("k0 with 10.88.5.4"), "{error}");
+        let own = doctor("k0", "10.88.5.2:7148");
+        assert!(!own.contains(&"foreign-address".to_owned()), "{own:?}");
+        let other = doctor("k0", "10.88.5.5:7148");
+        assert!(other.contains(&"foreign-address".to_owned()), "{other:?}");
     });
+}
+
+/// A command of this thread's namespace.
+fn karoo(args: &[&str]) -> Output {
+    let mut karoo = Command::new(env!("CARGO_BIN_EXE_karoo"));
+    karoo.args(args).env_remove("RUST_LOG").output().unwrap()
+}
+
+/// Codes of what the doctor finds.
+fn doctor(interface: &str, src: &str) -> Vec<String> {
+    let args = [
+        "doctor",
+        "--json",
+        "--for=0.1",
+        "--recv-interface",
+        interface,
+        src,
+    ];
+    let output = karoo(&args);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let findings = report["findings"].as_array().unwrap();
+    let code = |finding: &Value| finding["code"].as_str().unwrap().to_owned();
+    findings.iter().map(code).collect()
 }
 
 /// Packets that an interface has sent.
@@ -68,22 +102,51 @@ fn sent(interface: &str) -> u64 {
     packets.unwrap().parse().unwrap()
 }
 
+/// Two interfaces with one address.
+const ALIKE: [&str; 8] = [
+    "ip link add k0 type veth peer name k1",
+    "ip link add k2 type veth peer name k3",
+    // Nothing but what is sent here goes.
+    "ip link set k0 addrgenmode none up",
+    "ip link set k1 addrgenmode none up",
+    "ip link set k2 addrgenmode none up",
+    "ip link set k3 addrgenmode none up",
+    "ip address add 10.88.6.1/32 dev k0",
+    "ip address add 10.88.6.1/32 dev k2",
+];
+
+/// Also the doctor, whose query to this host came to the other interface.
+#[test]
+fn the_modem_sends_through_the_interface_that_is_meant() {
+    apart(|| {
+        if !in_namespace(&ALIKE) {
+            return;
+        }
+        own_sysfs();
+        for (through, other) in [("k0", "k2"), ("k2", "k0")] {
+            let before = [through, other].map(sent);
+            let args = ["modem", "tx", "--input", "/dev/null", "--sample-rate", "2M"];
+            let to = ["--output", "udp:239.88.6.1:4991", "--interface", through];
+            let output = karoo(&[&args[..], &to].concat());
+            assert!(output.status.success(), "{output:?}");
+            let behind = [through, other].map(sent);
+            assert!(
+                behind[0] > before[0] && behind[1] == before[1],
+                "{behind:?}"
+            );
+        }
+        for interface in ["k0", "k2"] {
+            let found = doctor(interface, "239.88.6.1:7148");
+            assert!(!found.contains(&"firewall".to_owned()), "{found:?}");
+        }
+    });
+}
+
 #[test]
 fn udp_sockets_send_through_the_interface_that_is_meant() {
     const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 6, 1);
     apart(|| {
-        let commands = [
-            "ip link add k0 type veth peer name k1",
-            "ip link add k2 type veth peer name k3",
-            // Nothing but what is sent here goes.
-            "ip link set k0 addrgenmode none up",
-            "ip link set k1 addrgenmode none up",
-            "ip link set k2 addrgenmode none up",
-            "ip link set k3 addrgenmode none up",
-            "ip address add 10.88.6.1/32 dev k0",
-            "ip address add 10.88.6.1/32 dev k2",
-        ];
-        if !in_namespace(&commands) {
+        if !in_namespace(&ALIKE) {
             return;
         }
         let eal = Eal::for_tests();

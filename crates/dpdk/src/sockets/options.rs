@@ -50,19 +50,6 @@ pub(super) fn send_as_ports_do(socket: &Socket) -> io::Result<()> {
     set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)
 }
 
-/// Sends to groups through the interface of this number: several may have one address.
-pub(super) fn send_through(socket: &Socket, interface: u32) -> io::Result<()> {
-    let any = libc::in_addr {
-        s_addr: libc::INADDR_ANY,
-    };
-    let request = libc::ip_mreqn {
-        imr_multiaddr: any,
-        imr_address: any,
-        imr_ifindex: interface as i32,
-    };
-    set(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, request)
-}
-
 fn set<T: Copy>(socket: &Socket, level: i32, name: i32, value: T) -> io::Result<()> {
     // SAFETY: the kernel reads the value, of the length that it is told.
     let ret = unsafe {

@@ -4,10 +4,11 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
+use ground::os::send_groups_through;
 use socket2::Socket;
 
 use super::messages::{Messages, Parts};
-use super::options::{ask_send_buffer, send_as_ports_do, send_through, udp};
+use super::options::{ask_send_buffer, send_as_ports_do, udp};
 use super::{DESTINATION, DESTINATION_PORT, HEADERS, SOURCE_PORT, SocketCounts, TTL, add};
 use crate::{BURST, Mbuf, MbufBatch};
 
@@ -109,7 +110,7 @@ impl SendSockets {
         let socket = udp()?;
         ask_send_buffer(&socket, self.bytes)?;
         send_as_ports_do(&socket)?;
-        send_through(&socket, self.interface)?;
+        send_groups_through(&socket, self.interface, self.ip)?;
         socket.set_multicast_ttl_v4(origin.ttl.into())?;
         // To groups alone it may be 0: for programs of this host.
         if origin.ttl > 0 {
