@@ -48,12 +48,13 @@ pub enum ModemBenchError {
     Queue(String),
     /// A rate at which a run would last longer than it may.
     #[error(
-        "--rate {rate}: a run has {samples} samples at least, which take longer than --seconds {seconds}; try {least}"
+        "--rate {rate}: {samples} samples, which a run has or which wait in its queues, take longer than --seconds \
+         {seconds}; try {least}, or longer --seconds"
     )]
     Slow {
         /// The rate.
         rate: f64,
-        /// Samples that a run has at least.
+        /// Samples that a run has at least, or for which its queues have room.
         samples: usize,
         /// Seconds that it may last.
         seconds: f64,
