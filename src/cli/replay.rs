@@ -10,7 +10,8 @@ use katcp::reading::unix_now;
 use super::{Failure, Files, colour, examples, is_stdout, log, make_folder};
 use crate::assembly::StageError;
 use crate::config::{
-    CaptureOptions, ConfigError, Decision, EngineOptions, heading, with_output_keys,
+    CaptureOptions, ConfigError, Decision, EngineOptions, doubt_about_sync_time, heading,
+    with_output_keys,
 };
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::net::CaptureWriter;
@@ -78,10 +79,15 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         .writes_into("--report", args.report.as_deref(), &REPORT_FILES)
         .check()?;
     let scan = CaptureScan::new(&args.capture).map_err(Failure::data)?;
+    // Before it is refused, for what it may have been meant for.
+    let sync_time = args.engine.sync_time;
+    let doubt = sync_time.and_then(|time| doubt_about_sync_time(time, unix_now()));
+    if let Some(doubt) = doubt {
+        tracing::warn!("{doubt}");
+    }
     let mut plan = replay::plan(&args.engine, &args.in_place, &scan, args.rx_queues)
         .map_err(Failure::usage)?;
-    let now = args.engine.sync_time.map(|_| unix_now());
-    for doubt in plan.engine.doubts(now) {
+    for doubt in plan.engine.doubts(None) {
         tracing::warn!("{doubt}");
     }
     if let Some(path) = &args.requests {
