@@ -33,6 +33,11 @@ impl End {
         }
     }
 
+    /// Whether it is a named pipe.
+    fn is_pipe(&self) -> bool {
+        self.file().is_some_and(is_pipe)
+    }
+
     /// Whether samples come from standard input, by whatever name. A file there is read from its
     /// begin by its other names.
     pub fn is_stdin(&self) -> bool {
@@ -228,7 +233,7 @@ impl DpdkPorts {
 
 /// Opens all. Inputs that are there come first, then outputs, for whoever takes those is to be
 /// there before inputs wait for their peers. Files that are written lose what they had when all
-/// else is open, and pipes have their writers.
+/// else is open, and if pipes are all that is read, when the first writer has come.
 pub fn open_all(
     graph: &Graph,
     inputs: &Ends,
@@ -277,8 +282,11 @@ pub fn open_all(
             _ => {}
         }
     }
-    let failed = |error| Failure::data(format!("--input {error}"));
-    awaited.wait(stop).map_err(failed)?;
+    // Beside other inputs a pipe may be written with what those have made.
+    if inputs.iter().flat_map(|(_, end)| end).all(End::is_pipe) {
+        let failed = |error| Failure::data(format!("--input {error}"));
+        awaited.wait(stop).map_err(failed)?;
+    }
     let begin = |out: Out| match out {
         Out::There(writer) => Ok(writer),
         Out::File(path, file) => {

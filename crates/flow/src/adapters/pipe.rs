@@ -2,6 +2,7 @@
 //! stop is seen meanwhile.
 #![allow(unsafe_code)]
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -80,22 +81,32 @@ impl Awaited {
         Ok(())
     }
 
-    /// Waits for all writers. Where `stop` is set before, the error names a pipe whose writer has
-    /// not come.
+    /// Waits for the first writer: it may serve one pipe after the other. Errors name a pipe, also
+    /// where `stop` is set before.
     pub fn wait(self, stop: &Stop) -> io::Result<()> {
-        for (path, pipe) in self.0 {
-            // One that has gone is seen by the end that it has left.
-            while !has_writer(&pipe)? && !ready(&pipe, libc::POLLIN)? {
-                if stop.is_set() {
-                    let path = path.display();
-                    return Err(io::Error::other(format!(
-                        "{path}: stopped before a writer came"
-                    )));
+        let Some((first, _)) = self.0.first() else {
+            return Ok(());
+        };
+        loop {
+            for (path, pipe) in &self.0 {
+                if has_come(pipe).map_err(|error| of(path, &error))? {
+                    return Ok(());
                 }
             }
+            if stop.is_set() {
+                return Err(of(first, &"stopped before a writer came"));
+            }
         }
-        Ok(())
     }
+}
+
+/// Whether a pipe's writer has come. One that has gone is seen by the end that it has left.
+fn has_come(pipe: &File) -> io::Result<bool> {
+    Ok(has_writer(pipe)? || ready(pipe, libc::POLLIN)?)
+}
+
+fn of(path: &Path, why: &dyn Display) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
 }
 
 impl Pipe {

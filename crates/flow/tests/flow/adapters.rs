@@ -375,6 +375,24 @@ fn writers_of_named_pipes_are_waited_for_until_a_stop() {
     assert_eq!(wait(awaited(), &stop), wanted);
 }
 
+/// Whichever it is, for one that serves pipes in turn comes to the others only later.
+#[cfg(unix)]
+#[test]
+fn the_first_writer_of_several_named_pipes_is_waited_for() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let paths = folders.each_ref().map(named_pipe);
+    let stop = Stop::new();
+    stop.set();
+    for path in &paths {
+        let mut awaited = Awaited::default();
+        for path in &paths {
+            awaited.add(path.as_ref()).unwrap();
+        }
+        let _writer = File::options().write(true).open(path).unwrap();
+        awaited.wait(&stop).unwrap();
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_named_pipe_gives_at_once_what_is_written() {
