@@ -3,7 +3,7 @@
 mod live;
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use dsp::SampleBits;
@@ -14,12 +14,12 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
-use super::{Failure, Files, NewFile, examples};
+use super::{Failure, Files, NewFile, examples, is_pipe};
 use crate::assembly::{Demand, stop_on_signal};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
-    AiomonitorOptions, ConfigError, Cpu, ServeOptions, doubt_about_rate, doubt_about_sync_time,
-    heading,
+    AiomonitorOptions, ConfigError, Cpu, ServeOptions, check_capture_end, doubt_about_rate,
+    doubt_about_sync_time, heading,
 };
 use crate::control::dsim::canonical;
 use crate::net::capture::Precision;
@@ -291,10 +291,11 @@ impl DsimArgs {
 /// Refuses a capture that its file system has no room for.
 fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
     // What a pipe or a device takes is not known.
-    if CaptureWriter::part_of(path).is_none() {
+    let Some(part) = CaptureWriter::part_of(path) else {
         return Ok(());
-    }
-    let folder = path
+    };
+    // That behind a link.
+    let folder = part
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -316,28 +317,11 @@ fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
 }
 
 /// Refuses a capture that ends when its format has no times any more.
-fn check_end(config: &DigitiserConfig, heaps: u64) -> Result<(), Failure> {
-    const MOST: f64 = u32::MAX as f64;
-    let end = Digitiser::capture_end(config, heaps);
-    if end <= MOST {
-        return Ok(());
-    }
-    let end = match end.ceil() {
-        end if end < 1e15 => end.to_string(),
-        end => format!("{end:.1e}"),
-    };
-    let rule = format!(
-        "the capture would end at UNIX time {end}, by --first-timestamp, --samples or --seconds and --adc-sample-rate, \
-         and pcap has times up to {MOST}, in 2106"
-    );
+fn check_end(config: &DigitiserConfig, heaps: u64) -> Result<(), ConfigError> {
+    let by = "--first-timestamp, --samples or --seconds and --adc-sample-rate";
     let way_out = "give an earlier --sync-time, a higher rate or a shorter capture";
-    let sync_time = config.clock.sync_time;
-    Err(Failure::usage(ConfigError::new(
-        "--sync-time",
-        sync_time,
-        rule,
-        way_out,
-    )))
+    let end = Digitiser::capture_end(config, heaps);
+    check_capture_end(end, config.clock.sync_time, by, way_out)
 }
 
 /// What went into a capture.
@@ -389,23 +373,30 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let heaps = args.heaps(config.clock.adc_sample_rate)?;
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
     check_room(path, Digitiser::capture_bytes(&config, heaps))?;
-    check_end(&config, heaps)?;
+    check_end(&config, heaps).map_err(Failure::usage)?;
+    let part = CaptureWriter::part_of(path);
+    let truth = args.truth.as_deref();
+    // Pipes wait for their readers, and until those come a signal ends the process.
+    let truth_pipe = truth.filter(|path| is_pipe(path)).map(open_truth);
+    let truth_pipe = truth_pipe.transpose()?;
+    let pipe = part.is_none().then(|| create(path)).transpose()?;
     let stop = StopFlag::default();
-    stop_on_signal(&stop, CaptureWriter::part_of(path));
+    stop_on_signal(&stop, part);
     let is_told = || stop.is_set();
     let windows = progress::windows(&config, &config.signals, config.period, is_told);
     let windows = windows.ok_or_else(|| interrupted(path))?;
     let digitiser = Digitiser::of(config.clone(), windows);
-    let new_truth = args.truth.as_deref().filter(|path| !path.exists());
+    let new_truth = truth.filter(|path| !path.exists());
     // Opened before hours of writing.
-    let truth_file = args.truth.as_deref().map(|path| {
-        let failed = |error| Failure::data(format!("cannot write --truth {path:?}: {error}"));
-        let file = NewFile::open(path).map_err(failed)?;
-        Ok::<_, Failure>((path, file))
-    });
-    let truth_file = truth_file.transpose()?;
+    let truth_file = match truth_pipe {
+        None => truth.map(open_truth).transpose()?,
+        pipe => pipe,
+    };
     let ledger = Ledger::default();
-    let written = write_heaps(args, &digitiser, heaps, path, &stop, &ledger);
+    let capture = pipe.map_or_else(|| create(path), Ok);
+    let written =
+        capture.and_then(|capture| write_heaps(args, &digitiser, heaps, capture, &stop, &ledger));
+    let written = written.and_then(|frames| frames.ok_or_else(|| interrupted(path)));
     let frames = written.inspect_err(|_| {
         if let Some(path) = new_truth {
             // Empty, and if it cannot be removed, that is all that it is.
@@ -420,7 +411,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         counted(samples, "sample"),
         counted(ledger.borrow().len() as u64, "fault"),
     );
-    if let Some((path, file)) = truth_file {
+    if let Some((path, file)) = truth.zip(truth_file) {
         let truth = Truth {
             bits: args.sample_bits,
             heap_samples: args.heap_samples,
@@ -437,11 +428,10 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
             faults: &ledger.borrow(),
         };
         let text = to_json(&truth).map_err(Failure::data)?;
-        let failed = |error| Failure::data(format!("cannot write --truth {path:?}: {error}"));
         let written = file
             .begin()
             .and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(failed)?;
+        written.map_err(|error| no_truth(path, &error))?;
     }
     Ok(())
 }
@@ -451,19 +441,31 @@ fn interrupted(path: &Path) -> Failure {
     Failure::data(why)
 }
 
-/// Writes heaps, with their faults. Returns the number of frames with data.
+fn no_truth(path: &Path, error: &io::Error) -> Failure {
+    Failure::data(format!("cannot write --truth {path:?}: {error}"))
+}
+
+fn open_truth(path: &Path) -> Result<NewFile, Failure> {
+    NewFile::open(path).map_err(|error| no_truth(path, &error))
+}
+
+fn create(path: &Path) -> Result<CaptureWriter, Failure> {
+    CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)
+}
+
+/// Writes heaps, with their faults. Returns the number of frames with data, or none if it was told
+/// to stop.
 fn write_heaps(
     args: &DsimArgs,
     digitiser: &Digitiser,
     heaps: u64,
-    path: &Path,
+    mut capture: CaptureWriter,
     stop: &StopFlag,
     ledger: &Ledger,
-) -> Result<u64, Failure> {
+) -> Result<Option<u64>, Failure> {
     let all = digitiser.heaps(heaps);
     let (plan, seed) = (args.faults, args.fault_seed);
     let stream = plan.decorate(all, seed, args.heap_samples, ledger);
-    let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
     let total = heaps.saturating_mul(args.dests(To::Capture).len() as u64);
     let mut progress = SimProgress::new("writing heaps", total);
     let stream = stream.take_while(|_| !stop.is_set());
@@ -471,15 +473,25 @@ fn write_heaps(
     let frames = frames.map_err(Failure::data)?;
     drop(progress);
     if stop.is_set() {
-        return Err(interrupted(path));
+        return Ok(None);
     }
     capture.finish().map_err(Failure::data)?;
-    Ok(frames)
+    Ok(Some(frames))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_looked_for_behind_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("a.pcap");
+        assert!(check_room(&link, 1).is_ok());
+        // There is never any.
+        std::os::unix::fs::symlink("/proc/a.pcap", &link).unwrap();
+        assert!(check_room(&link, 1).is_err());
+    }
 
     /// Else the truth would be renamed over the capture.
     #[test]

@@ -3,6 +3,7 @@
 //! Nothing starts before [`EngineConfig::validate`] has accepted everything; a refusal names the
 //! option, the value, the rule and a value that would do.
 
+mod capture_end;
 mod decision;
 mod doubt;
 mod engine;
@@ -27,6 +28,7 @@ mod synthesis;
 pub mod units;
 mod validate;
 
+pub use capture_end::check_capture_end;
 pub use decision::Decision;
 pub use doubt::{doubt_about_rate, doubt_about_sync_time};
 pub use engine::{EngineConfig, OutputConfig, PipelineConfig, RecvConfig, SendConfig};

@@ -10,7 +10,8 @@ use super::requests::Requests;
 use crate::assembly::CaptureScan;
 use crate::config::{
     CaptureOptions, ConfigError, Decision, EngineConfig, EngineOptions, GainOption, InitialDelays,
-    JONES_PER_BATCH, OutputConfig, RecvConfig, SendConfig, WidebandOptions, parse_delays,
+    JONES_PER_BATCH, OutputConfig, RecvConfig, SendConfig, WidebandOptions, check_capture_end,
+    parse_delays,
 };
 use crate::net::{FlowTable, parse_endpoints};
 use crate::report::MeasuredGains;
@@ -158,22 +159,10 @@ pub fn plan(
 
 /// Refuses output whose frames have times that its format has not.
 fn check_end(clock: SampleClock, first: Timestamp, samples: u64) -> Result<(), ConfigError> {
-    const MOST: f64 = u32::MAX as f64;
     let end = first.unix(clock) + samples as f64 / clock.adc_sample_rate;
-    if end <= MOST {
-        return Ok(());
-    }
-    let rule = format!(
-        "the output would end at UNIX time {end:.0}, by the capture's timestamps and \
-         --adc-sample-rate, and pcap has times up to {MOST}, in 2106"
-    );
+    let by = "the timestamps of the one that is read and --adc-sample-rate";
     let way_out = "give an earlier --sync-time, or a higher rate";
-    Err(ConfigError::new(
-        "--sync-time",
-        clock.sync_time,
-        rule,
-        way_out,
-    ))
+    check_capture_end(end, clock.sync_time, by, way_out)
 }
 
 /// A level that values have room for.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::refused;
 
 /// Whether the process listens to a signal, or ignores it.
-fn listens(child: &Child, mask: &str, signal: u32) -> bool {
+pub(crate) fn listens(child: &Child, mask: &str, signal: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix(mask));
     let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();

@@ -1,14 +1,16 @@
 //! What commands do with named pipes: files that they write keep what they have until writers have
 //! come, signals end who waits, and what has to be a file is refused.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Child;
 
+use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tempfile::{TempDir, tempdir};
 
+use crate::dsim_signals::listens as catches;
 use crate::flow::graph;
 use crate::modem_mistakes::{interrupt, listens, started};
 use crate::support::{data, karoo, refused};
@@ -59,7 +61,7 @@ fn what_has_to_be_a_file_is_refused() {
     let out = ["-i", &keep, "-o", &pipe];
     let again = ["modem", "tx", "--repeat", "2", "-i", &pipe];
     let no_capture = "pipe.pcap: a capture is a file";
-    let once = "pipe.pcap: it can be read only once";
+    let once = "pipe.pcap: it is no file, which could be read again";
     for (args, wanted) in [
         (&["modem", "rx", "-i", &pipe, "-o", &keep][..], no_capture),
         (&[&tx[..], &out].concat(), no_capture),
@@ -91,29 +93,71 @@ fn a_table_of_telemetry_goes_through_a_pipe() {
     assert!(child.wait_with_output().unwrap().status.success());
 }
 
-/// Waits until the process waits for the other end of a pipe; where the kernel does not tell in
-/// what a process sleeps, until it sleeps.
-fn opens_a_pipe(child: &Child) {
-    let of = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", child.id())).unwrap();
+/// Two filters that have nothing to do with each other.
+const TWO: &str = r#"
+    name = "two"
+    node = [
+        { path = "a", kind = "input", of = "f32" },
+        { path = "b", kind = "input", of = "f32" },
+        { path = "fa", kind = "fir", from = ["a"], taps = [1.0] },
+        { path = "fb", kind = "fir", from = ["b"], taps = [1.0] },
+        { path = "ya", kind = "output", from = ["fa"] },
+        { path = "yb", kind = "output", from = ["fb"] },
+    ]
+"#;
+
+/// One process may serve pipes in turn, or with what comes of other inputs.
+#[test]
+fn a_graph_runs_when_one_of_its_inputs_may_have_samples() {
+    let room = Room::new("pipe");
+    let (pipe, graph) = (room.at("pipe"), room.at("two.toml"));
+    mkfifo(Path::new(&room.at("other")), Mode::S_IRWXU).unwrap();
+    fs::write(&graph, TWO).unwrap();
+    let written = format!("b={pipe}");
+    for other in ["other", "keep"] {
+        let [a, ya] =
+            [("a", other), ("ya", "out")].map(|(port, name)| format!("{port}={}", room.at(name)));
+        let args = [
+            "flow", "run", &graph, "--no-pin", "-i", &a, "-i", &written, "-o", &ya,
+        ];
+        let child = started(&args);
+        let writer = (other == "other").then(|| File::options().write(true).open(&pipe).unwrap());
+        listens(&child);
+        interrupt(&child);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        drop(writer);
+    }
+}
+
+/// Waits until the process waits for the other end of a pipe: opening other files hardly sleeps.
+fn opens_a_pipe(child: &mut Child) {
+    let opens = format!("{} ", libc::SYS_openat);
     loop {
-        let sleeps = of("stat").contains(") S ");
-        match of("wchan").as_str() {
-            "wait_for_partner" => return,
-            "0" if sleeps => return,
-            _ => std::thread::yield_now(),
+        assert_eq!(child.try_wait().unwrap(), None);
+        let of = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", child.id())).unwrap();
+        if of("syscall").starts_with(&opens) && of("stat").contains(") S ") {
+            return;
         }
+        std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_signal_ends_a_replay_that_waits_for_the_reader_of_its_output() {
-    let room = Room::new("out.pcap");
+fn a_signal_ends_who_waits_for_the_reader_of_a_capture_or_its_truth() {
+    let room = Room::new("pipe");
+    let (pipe, out) = (room.at("pipe"), room.at("out.pcap"));
     let capture = data("tones-8bit.pcap");
-    let out = room.at("out.pcap");
-    let child = started(&["replay", capture.to_str().unwrap(), "--output", &out]);
-    opens_a_pipe(&child);
-    interrupt(&child);
-    let output = child.wait_with_output().unwrap();
-    assert!(!output.status.success(), "{output:?}");
-    assert!(!Path::new(&room.at("out.pcap.part")).exists());
+    for args in [
+        &["replay", capture.to_str().unwrap(), "--output", &pipe][..],
+        &["dsim", "--output", &pipe],
+        &["dsim", "--output", &out, "--truth", &pipe],
+    ] {
+        let mut child = started(args);
+        opens_a_pipe(&mut child);
+        let caught = catches(&child, "SigCgt:", 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!caught, "{args:?}");
+    }
 }
