@@ -157,7 +157,7 @@ fn links_that_cannot_be_are_refused() {
         (&["--input", text, "--taps", "7"], "--taps"),
         (&["--input", text, "--duty", "0"], "--duty"),
         (&["--input", text, "--output", text], "would be lost"),
-        (&["--input", "-", "--repeat", "2"], "name a file"),
+        (&["--input", "-", "--repeat", "2"], "name one"),
     ];
     for (args, wanted) in rows {
         let output = karoo(["modem", "link"].iter().chain(args));

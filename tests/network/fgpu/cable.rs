@@ -4,6 +4,7 @@ use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns};
@@ -46,6 +47,9 @@ impl User {
     }
 }
 
+/// Cables of this process: tests side by side may choose one name.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
 /// Two namespaces and the cable between them.
 pub struct Cable {
     pub engine: String,
@@ -54,7 +58,8 @@ pub struct Cable {
 
 impl Cable {
     pub fn new(name: &str) -> Option<Self> {
-        let unique = |end: &str| format!("karoo-{name}-{end}-{}", std::process::id());
+        let (process, count) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let unique = |end: &str| format!("karoo-{name}-{end}-{process}-{count}");
         let cable = Self {
             engine: unique("engine"),
             test: unique("test"),

@@ -402,6 +402,25 @@ fn records_larger_than_the_buffer_are_read() {
     }
 }
 
+#[test]
+fn frames_larger_than_the_buffer_are_read_and_none_larger_than_may_be() {
+    for (bytes, fits) in [
+        (3 * BUFFER, true),
+        (MAX_BUFFER - 64, true),
+        (MAX_BUFFER, false),
+    ] {
+        let large = packet(false, 0, &vec![7; bytes], 5);
+        let small = packet(false, 0, b"after", 5);
+        match frames(&[section(false), interface(false, 1), large, small].concat()) {
+            Ok((frames, truncated)) => {
+                assert_eq!((frames.len(), truncated, fits), (2, false, true), "{bytes}");
+            }
+            Err(CaptureError::Corrupt { .. }) => assert!(!fits, "{bytes}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// Short ones are an end that is missing.
 #[test]
 fn a_block_of_another_kind_that_never_ends_is_damage() {
