@@ -54,11 +54,7 @@ async fn places_are_not_kept_by_those_that_do_not_read() {
         let server = serve(limits);
         let mut deaf = Client::connect(&server).await;
         clients(&server, 1).await;
-        {
-            let clients = server.shared.clients();
-            let (_, outbox) = clients.connected.values().next().expect("the client");
-            outbox.push(vec![b'x'; 64 << 20]);
-        }
+        outbox(&server).push(vec![b'x'; 64 << 20]);
         let long = format!("?watchdog {}\n{}", "x".repeat(134_000), "x".repeat(more));
         deaf.send(&long).await;
         let answered = async {

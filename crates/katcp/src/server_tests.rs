@@ -91,6 +91,13 @@ impl Client {
     }
 }
 
+/// What waits for the only client.
+fn outbox(server: &Running) -> Arc<Outbox> {
+    let clients = server.shared.clients();
+    let (_, outbox) = clients.connected.values().next().expect("the client");
+    outbox.clone()
+}
+
 /// Waits until the server has `count` clients.
 async fn clients(server: &Running, count: usize) {
     let wait = async {
@@ -464,11 +471,8 @@ async fn the_greediest_are_cut_off_without_a_request() {
     let server = serve(limits);
     let mut deaf = Client::connect(&server).await;
     clients(&server, 1).await;
-    {
-        let clients = server.shared.clients();
-        let (_, outbox) = clients.connected.values().next().expect("the client");
-        outbox.inform(vec![b'x'; 8 << 20].into());
-        outbox.inform(vec![b'x'; 8 << 20].into());
+    for _ in 0..2 {
+        outbox(&server).inform(vec![b'x'; 8 << 20].into());
     }
     clients(&server, 0).await;
     assert!(deaf.is_closed().await);
