@@ -2,7 +2,7 @@
 //! that nothing would follow, changes that cannot be.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tempfile::{TempDir, tempdir};
 
@@ -141,6 +141,10 @@ fn a_standard_stream_is_for_one_port() {
     }
     let wanted = "--input y=…: x has the standard stream already";
     refused(&run(&both, &["-i", "x=-", "-i", "y=-"]), 2, wanted);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+    command.args(["flow", "run", &both, "--no-pin"]);
+    command.args(["-i", "x=-", "-i", "y=/dev/stdin"]);
+    refused(&command.stdin(Stdio::piped()).output().unwrap(), 2, wanted);
 }
 
 /// Also of a run that ends at once.
