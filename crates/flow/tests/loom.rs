@@ -248,6 +248,7 @@ fn changed(steps: &'static [u64], at: Option<u64>) {
     builder.preemption_bound = (steps.len() > 1).then_some(2);
     builder.check(move || {
         let gate = sync::Arc::new(gate::Gate::<u64>::new(steps.len()));
+        (0..steps.len()).for_each(|thread| assert_eq!(gate.follow(thread), 0));
         let threads: Vec<_> = (0..steps.len())
             .map(|thread| {
                 let gate = gate.clone();
@@ -257,6 +258,7 @@ fn changed(steps: &'static [u64], at: Option<u64>) {
                         let new = gate.begin(thread, 2 * step, usize::from(seen.is_some()));
                         seen = new.first().copied().or(seen);
                     }
+                    gate.leave(thread);
                     seen
                 })
             })
@@ -271,6 +273,30 @@ fn changed(steps: &'static [u64], at: Option<u64>) {
                 Err(first) => assert!(seen.is_none() && Some(first) > at),
             }
         }
+        assert_eq!(gate.kept(), 0);
+    });
+}
+
+/// The first change is dropped while the second comes, or stays until both have been seen.
+#[test]
+fn changes_are_seen_in_their_order_and_dropped_once_seen() {
+    loom::model(|| {
+        let gate = sync::Arc::new(gate::Gate::<u64>::new(1));
+        let mut seen = gate.follow(0);
+        let put = {
+            let gate = gate.clone();
+            thread::spawn(move || [7, 8].map(|at| gate.put(Some(at), |at| at).unwrap()))
+        };
+        let mut all = Vec::new();
+        for step in 1..=2 {
+            let new = gate.begin(0, step, seen);
+            seen += new.len();
+            all.extend(new);
+        }
+        assert_eq!(put.join().unwrap(), [7, 8]);
+        all.extend(gate.begin(0, 3, seen));
+        assert_eq!(all, [7, 8]);
+        assert_eq!(gate.kept(), 0);
     });
 }
 

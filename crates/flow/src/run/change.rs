@@ -151,6 +151,7 @@ pub(super) struct Follower {
     pub clock: Clock,
     /// Ticks done.
     at: u64,
+    /// Changes that it knows of.
     seen: usize,
     /// What is not due yet, the next first.
     open: Vec<Change>,
@@ -158,12 +159,13 @@ pub(super) struct Follower {
 
 impl Follower {
     pub fn new(changes: Arc<Changes>, part: usize, clock: Clock) -> Follower {
+        let seen = changes.gate.follow(part);
         Follower {
             changes,
             part,
             clock,
             at: 0,
-            seen: 0,
+            seen,
             open: Vec::new(),
         }
     }
@@ -188,6 +190,12 @@ impl Follower {
             numbers: change.numbers,
         });
         due.collect()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.changes.gate.leave(self.part);
     }
 }
 
@@ -430,4 +438,43 @@ fn cut(plan: &mut Plan, index: usize, cuts: &[Cut]) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::Gain;
+
+    #[test]
+    fn changes_are_kept_until_all_have_seen_them() {
+        let node: Arc<dyn Node> = Arc::new(Gain {
+            gain: 1.into(),
+            output: None,
+        });
+        // A third part, which has nothing that changes, never looks.
+        let changes = Arc::new(Changes::new(&[("k".into(), node, Scalar::F32)], 3));
+        let follower = |part| {
+            let clock = Clock {
+                block: 1,
+                copy: 0,
+                copies: 1,
+            };
+            Follower::new(changes.clone(), part, clock)
+        };
+        let (mut fast, mut slow) = (follower(0), follower(2));
+        for at in 1..=100 {
+            assert_eq!(changes.put("k", (at as f64).into(), None), Ok(at - 1));
+            assert_eq!(fast.begin(1).len(), 1);
+        }
+        assert_eq!(changes.gate.kept(), 100);
+        slow.begin(1);
+        assert_eq!(changes.gate.kept(), 0);
+        changes.put("k", 1.into(), None).unwrap();
+        fast.begin(1);
+        drop(slow);
+        assert_eq!(changes.gate.kept(), 0);
+        drop(fast);
+        changes.put("k", 1.into(), None).unwrap();
+        assert_eq!(changes.gate.kept(), 0);
+    }
 }
