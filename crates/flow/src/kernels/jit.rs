@@ -173,6 +173,8 @@ pub(crate) fn compile(
     let mut bytes: Vec<(usize, usize)> = Vec::new();
     for (view, more) in ops.iter().flat_map(reaches) {
         let end = (view.first + count + more) * view.scalar.bytes();
+        // Places in a lane become parts of instructions, which have 32 bits for them and a sign.
+        i32::try_from(end).ok()?;
         match bytes.iter_mut().find(|(lane, _)| *lane == view.lane) {
             Some((_, bytes)) => *bytes = end.max(*bytes),
             None => bytes.push((view.lane, end)),
@@ -480,5 +482,30 @@ impl Making<'_, '_> {
 
     fn double(&mut self, value: Value, scalar: Scalar) -> Option<Value> {
         self.cast(value, scalar, Scalar::F64, Rounding::Zero)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_beyond_what_an_instruction_holds_are_left_to_others() {
+        let compiled = |first: usize| {
+            let view = |lane, first| View {
+                lane,
+                first,
+                len: 1,
+                scalar: Scalar::F32,
+            };
+            let copy = Op::Copy {
+                d: view(0, 0),
+                a: view(1, first),
+            };
+            compile(&[copy], &|_| true, 16).is_some()
+        };
+        assert!(compiled((1 << 29) - 17));
+        assert!(!compiled((1 << 29) - 16));
+        assert!(!compiled(1 << 30));
     }
 }
