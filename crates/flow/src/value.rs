@@ -101,8 +101,10 @@ impl Value {
         }
     }
 
-    /// Reads one sample from the start of `bytes`, if there are enough.
+    /// Reads one sample from the start of `bytes`, if there are enough. None of a type that
+    /// [cannot be](Type::check).
     pub fn read(kind: Type, bytes: &[u8]) -> Option<Value> {
+        kind.check().ok()?;
         let bytes = bytes.get(..kind.bytes())?;
         let step = kind.bytes() / kind.len;
         let read = |at: usize| Number::read(kind.scalar, &bytes[at..]);
@@ -120,8 +122,12 @@ impl Value {
         Some(value)
     }
 
-    /// Samples of `kind` from raw bytes, and the number of bytes left over at the end.
+    /// Samples of `kind` from raw bytes, and the number of bytes left over at the end: all of them
+    /// for a type that [cannot be](Type::check).
     pub fn read_all(kind: Type, bytes: &[u8]) -> (Vec<Value>, usize) {
+        if kind.check().is_err() {
+            return (Vec::new(), bytes.len());
+        }
         let mut chunks = bytes.chunks_exact(kind.bytes());
         let values = chunks
             .by_ref()
@@ -214,6 +220,14 @@ mod tests {
         assert_eq!(cast(2.5, Rounding::Nearest), Number::Int(2));
         assert_eq!(cast(1e9, Rounding::Zero), Number::Int(127));
         assert_eq!(cast(f64::NAN, Rounding::Floor), Number::Int(0));
+    }
+
+    #[test]
+    fn a_type_that_cannot_be_has_no_samples() {
+        for kind in [Type::F32.vector(0), Type::BOOL.complex()] {
+            assert_eq!(Value::read(kind, &[0; 8]), None);
+            assert_eq!(Value::read_all(kind, &[0; 8]), (vec![], 8));
+        }
     }
 
     proptest! {
