@@ -276,7 +276,7 @@ impl Step for TappedStep {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
-    /// How many values there are.
+    /// How many values there are: below 2^63, as files have no larger numbers.
     pub period: u64,
     /// The first value.
     #[serde(default)]
@@ -293,6 +293,13 @@ impl Node for Counter {
         0
     }
     fn check(&self) -> Result<(), String> {
+        if i64::try_from(self.period).is_err() {
+            return Err(format!(
+                "a period of {}: it must be at most {}",
+                self.period,
+                i64::MAX
+            ));
+        }
         if self.initial < self.period {
             return Ok(());
         }

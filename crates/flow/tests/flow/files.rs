@@ -234,6 +234,25 @@ fn closures_are_not_written() {
 }
 
 #[test]
+fn every_counter_of_a_graph_can_be_written() {
+    let counts = |period| {
+        let g = Builder::new("counts");
+        let counter = Counter {
+            period,
+            initial: 0,
+            output: Scalar::U64,
+        };
+        g.output("y", g.add(counter, []).named("n"));
+        g.build()
+    };
+    let longest = counts(i64::MAX as u64).unwrap().to_toml().unwrap();
+    Graph::from_toml(&longest, "longest.toml", &Registry::standard()).unwrap();
+    let problems = counts(1 << 63).unwrap_err().to_string();
+    let wanted = "n: a period of 9223372036854775808: it must be at most 9223372036854775807";
+    assert_eq!(problems, wanted);
+}
+
+#[test]
 fn mistakes_in_toml_are_named_by_line_and_all_at_once() {
     let text = "name = 'wrong'
 [[scope]]
