@@ -1,6 +1,7 @@
 //! What a node is: its ports, its types, whether outputs depend on inputs of the same cycle, its
 //! state.
 
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -53,7 +54,7 @@ impl Mismatch {
 
 /// A kind of node with its parameters. Immutable: what changes from sample to sample is in its
 /// [`Step`].
-pub trait Node: fmt::Debug + Send + Sync {
+pub trait Node: Any + fmt::Debug + Send + Sync {
     /// The name of the kind, in a [`Registry`] and in files.
     fn kind(&self) -> &str;
 
@@ -164,7 +165,9 @@ pub trait Node: fmt::Debug + Send + Sync {
 /// Whether copies of a node may share its samples: nothing of one sample reaches the next.
 pub(crate) fn can_be_copied(node: &dyn Node, inputs: &[Type], outputs: &[Type]) -> bool {
     static LIBRARY: LazyLock<Registry> = LazyLock::new(Registry::standard);
-    let is_of_library = || LIBRARY.0.contains_key(node.kind());
+    // A node of one's own may have the name of a kind of the library.
+    let own = (node as &dyn Any).type_id();
+    let is_of_library = || LIBRARY.0.values().any(|kind| kind.node == own);
     let keeps_nothing = node.state_bytes(inputs, outputs) == 0 && is_of_library();
     node.direct() && (node.stateless() || keeps_nothing)
 }
@@ -236,7 +239,13 @@ pub fn table<T: Serialize>(node: &T) -> Option<toml::Table> {
     toml::Table::try_from(node).ok()
 }
 
-type Make = fn(toml::Table) -> Result<Arc<dyn Node>, String>;
+/// How nodes of a kind are made.
+#[derive(Clone)]
+struct Kind {
+    /// The type of the nodes.
+    node: TypeId,
+    make: fn(toml::Table) -> Result<Arc<dyn Node>, String>,
+}
 
 /// Kinds of nodes that files may name.
 ///
@@ -249,7 +258,7 @@ type Make = fn(toml::Table) -> Result<Arc<dyn Node>, String>;
 /// assert!(registry.make("gian", toml::Table::new()).unwrap_err().contains("gain"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Registry(BTreeMap<String, Make>);
+pub struct Registry(BTreeMap<String, Kind>);
 
 impl Registry {
     /// No kinds at all.
@@ -266,12 +275,16 @@ impl Registry {
 
     /// Adds a kind. Its parameters are the fields of `T`.
     pub fn add<T: Node + DeserializeOwned + 'static>(&mut self, kind: &str) -> &mut Registry {
-        self.0.insert(kind.into(), |table| {
-            let node: T = table
-                .try_into()
-                .map_err(|error: toml::de::Error| error.message().to_string())?;
-            Ok(Arc::new(node))
-        });
+        let made = Kind {
+            node: TypeId::of::<T>(),
+            make: |table| {
+                let node: T = table
+                    .try_into()
+                    .map_err(|error: toml::de::Error| error.message().to_string())?;
+                Ok(Arc::new(node))
+            },
+        };
+        self.0.insert(kind.into(), made);
         self
     }
 
@@ -282,7 +295,7 @@ impl Registry {
 
     /// A node of `kind` with these parameters.
     pub fn make(&self, kind: &str, parameters: toml::Table) -> Result<Arc<dyn Node>, String> {
-        let Some(make) = self.0.get(kind) else {
+        let Some(Kind { make, .. }) = self.0.get(kind) else {
             let kinds: Vec<&str> = self.kinds().collect();
             return Err(format!(
                 "there is no kind `{kind}`: the kinds are {}",

@@ -18,6 +18,7 @@ mod interpreter;
 mod kinds;
 mod laminar;
 mod nodes;
+mod own;
 mod partitionings;
 mod placement;
 mod plans;
