@@ -9,6 +9,7 @@ use crate::literal::Literals;
 use crate::node::Step;
 use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
+use crate::types::Type;
 use crate::value::Value;
 
 /// The most bytes of state and of signals that a graph may have to be interpreted.
@@ -106,7 +107,8 @@ impl Interpreter {
 
     /// Runs until an input has no sample left. `inputs` holds one stream for each of
     /// [`Graph::inputs`]; the result has one for each of [`Graph::outputs`]. A further call goes on
-    /// where this one ended.
+    /// where this one ended. A sample that is not of its output's type, as nodes of one's own may
+    /// put out, ends the run. Panics of such nodes pass through.
     pub fn run(&mut self, inputs: &[Vec<Value>]) -> Result<Vec<Vec<Value>>, Problems> {
         let ports: Vec<NodeId> = self.graph.inputs().collect();
         let mut problems = Problems::default();
@@ -147,18 +149,18 @@ impl Interpreter {
                     self.values[ports[port].index()][0].clone_from(value);
                 }
             }
-            self.cycle(&mut outputs);
+            self.cycle(&mut outputs)?;
         }
     }
 
     /// Runs a graph for so many ticks of its common clock: as many samples, if all is at the base
-    /// rate. Inputs keep their last value.
-    pub fn run_for(&mut self, ticks: u64) -> Vec<Vec<Value>> {
+    /// rate. Inputs keep their last value. It ends early as [`run`](Self::run) does.
+    pub fn run_for(&mut self, ticks: u64) -> Result<Vec<Vec<Value>>, Problems> {
         let mut outputs = vec![Vec::new(); self.graph.outputs().count()];
         for _ in 0..ticks {
-            self.cycle(&mut outputs);
+            self.cycle(&mut outputs)?;
         }
-        outputs
+        Ok(outputs)
     }
 
     /// Whether a node has a sample in this tick.
@@ -187,7 +189,7 @@ impl Interpreter {
             .collect()
     }
 
-    fn cycle(&mut self, outputs: &mut [Vec<Value>]) {
+    fn cycle(&mut self, outputs: &mut [Vec<Value>]) -> Result<(), Problems> {
         let graph = self.graph.clone();
         let due = self
             .changes
@@ -206,6 +208,13 @@ impl Interpreter {
                 };
                 let mut values = std::mem::take(&mut self.values[id.index()]);
                 self.steps[id.index()].compute(&inputs, &mut values);
+                let placed = graph.node(id);
+                let mut made = values.iter().zip(&placed.outputs);
+                if let Some(text) = made.find_map(|(value, &kind)| wrong(value, kind)) {
+                    // A further run goes on with samples of the right types.
+                    self.values[id.index()] = placed.node.rest(&placed.outputs);
+                    return Err(Problems::one(Cause::Type, graph.path(id), text));
+                }
                 self.values[id.index()] = values;
             }
         }
@@ -222,7 +231,14 @@ impl Interpreter {
             }
         }
         self.tick += 1;
+        Ok(())
     }
+}
+
+/// What is wrong with a sample that a node has put out, if it is not of its output's type.
+pub(crate) fn wrong(value: &Value, kind: Type) -> Option<String> {
+    let text = || format!("put out {} where its output is {kind}", value.kind());
+    (value.kind() != kind).then(text)
 }
 
 /// The nodes that cannot run.

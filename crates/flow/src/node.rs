@@ -141,12 +141,15 @@ pub trait Node: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// The node in its initial state, for types that [`types`](Node::types) has accepted.
+    /// The node in its initial state, for types that [`types`](Node::types) has accepted. An
+    /// executor calls it in each run, on the thread that the node then runs on; a panic ends the
+    /// run and is told with the node's path.
     fn start(&self, inputs: &[Type], outputs: &[Type]) -> Box<dyn Step>;
 
     /// The node in its initial state as work on bytes, for samples that are too large to be taken
     /// apart into numbers: then [`start`](Node::start) is [`ByBytes`] of the same. For nodes with
-    /// real ports of one rate.
+    /// real ports of one rate. An executor also calls it to find out whether there is such work,
+    /// and drops what it gets.
     fn start_bytes(&self, _inputs: &[Type], _outputs: &[Type]) -> Option<Box<dyn ByteStep>> {
         None
     }

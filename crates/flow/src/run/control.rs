@@ -36,7 +36,7 @@ impl std::error::Error for Failure {}
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default()
+        .unwrap_or_else(|| "panicked".into())
 }
 
 /// Where a run ends.

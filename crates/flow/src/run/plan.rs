@@ -57,6 +57,15 @@ pub(super) struct Running {
     pub context: Option<usize>,
 }
 
+impl Running {
+    /// Brings nodes that run as the interpreter runs them into their initial state.
+    pub fn start(&mut self) {
+        if let Way::Slow(stepping) = &mut self.way {
+            stepping.start();
+        }
+    }
+}
+
 /// Past samples that move to the front at the end of a step: bytes of a lane.
 pub(super) struct Move {
     lane: usize,
@@ -69,7 +78,7 @@ pub(super) struct Move {
     context: Option<usize>,
 }
 
-/// A part that can run, in its initial state.
+/// A part that can run, in its initial state once its units have been started.
 pub(super) struct Plan {
     pub units: Vec<Running>,
     pub store: Store,

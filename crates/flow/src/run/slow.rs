@@ -1,17 +1,22 @@
 //! Nodes run as the interpreter runs them, one sample after the other: whatever has no faster form.
 
+use std::sync::Arc;
+
 use super::change::Due;
 use super::lane::Slot;
 use super::layout::{Item, Part};
 use super::unit::Fault;
+use crate::interpreter::wrong;
 use crate::kernels::lane::Lane;
-use crate::node::Step;
+use crate::node::{self, Step};
 use crate::types::Type;
 use crate::value::Value;
 
 /// Nodes in an order in which each follows what it depends on in the same cycle.
 pub(super) struct Stepping {
     nodes: Vec<Node>,
+    /// The nodes at work, one for each; none before the start.
+    steps: Vec<Box<dyn Step>>,
     /// The present value of each signal that is read or made here.
     values: Vec<Value>,
     /// What is made elsewhere.
@@ -26,8 +31,9 @@ pub(super) struct Stepping {
 struct Node {
     item: usize,
     parameter: Option<usize>,
-    step: Box<dyn Step>,
-    direct: bool,
+    node: Arc<dyn node::Node>,
+    inputs: Vec<Type>,
+    outputs: Vec<Type>,
     period: u64,
     from: Vec<usize>,
     to: Vec<Made>,
@@ -79,8 +85,9 @@ impl Stepping {
             .map(|&(member, item)| Node {
                 item: member,
                 parameter: item.parameter,
-                step: item.node.start(&item.inputs, &item.outputs),
-                direct: item.node.direct(),
+                node: item.node.clone(),
+                inputs: item.inputs.clone(),
+                outputs: item.outputs.clone(),
                 period: item.period,
                 from: item.from.iter().map(|&signal| value(signal)).collect(),
                 to: item
@@ -100,12 +107,20 @@ impl Stepping {
         let constants = constants.filter_map(|(shape, &value)| Some((shape.parameter?, value?)));
         Stepping {
             nodes,
+            steps: Vec::new(),
             constants: constants.collect(),
             values,
             taken,
             ticks: part.step,
             due: Vec::new(),
         }
+    }
+
+    /// Brings all nodes into their initial state. The code is somebody else's: whoever only looks at
+    /// a plan leaves it alone.
+    pub fn start(&mut self) {
+        let start = |node: &Node| node.node.start(&node.inputs, &node.outputs);
+        self.steps = self.nodes.iter().map(start).collect();
     }
 
     /// Whether a parameter is of these nodes.
@@ -122,9 +137,9 @@ impl Stepping {
 
     fn apply(&mut self, tick: u64) {
         for due in self.due.extract_if(.., |due| due.offset == tick) {
-            for node in &mut self.nodes {
+            for (node, step) in self.nodes.iter().zip(&mut self.steps) {
                 if node.parameter == Some(due.parameter) {
-                    node.step.change(&due.numbers);
+                    step.change(&due.numbers);
                 }
             }
             for &(_, value) in self.constants.iter().filter(|own| own.0 == due.parameter) {
@@ -145,11 +160,11 @@ impl Stepping {
         let gather = |node: &Node, values: &[Value]| -> Vec<Value> {
             node.from.iter().map(|&from| values[from].clone()).collect()
         };
-        for node in &mut self.nodes {
+        for (node, step) in self.nodes.iter().zip(&mut self.steps) {
             if !runs(node, values) {
                 continue;
             }
-            let inputs = if node.direct {
+            let inputs = if node.node.direct() {
                 gather(node, values)
             } else {
                 vec![]
@@ -159,11 +174,9 @@ impl Stepping {
                 .iter()
                 .map(|made| values[made.value].clone())
                 .collect();
-            let kinds: Vec<Type> = outputs.iter().map(Value::kind).collect();
-            node.step.compute(&inputs, &mut outputs);
-            for ((made, output), kind) in node.to.iter().zip(outputs).zip(kinds) {
-                if output.kind() != kind {
-                    let text = format!("put out {} where its output is {kind}", output.kind());
+            step.compute(&inputs, &mut outputs);
+            for ((made, output), &kind) in node.to.iter().zip(outputs).zip(&node.outputs) {
+                if let Some(text) = wrong(&output, kind) {
                     return Err(Fault {
                         item: node.item,
                         text,
@@ -172,9 +185,9 @@ impl Stepping {
                 values[made.value] = output;
             }
         }
-        for node in &mut self.nodes {
+        for (node, step) in self.nodes.iter().zip(&mut self.steps) {
             if runs(node, values) {
-                node.step.update(&gather(node, values));
+                step.update(&gather(node, values));
             }
         }
         Ok(())

@@ -200,6 +200,10 @@ impl Worker {
         let counts = self.ends.counts.clone();
         let counts = &counts.parts[self.ends.part];
         let control = self.ends.control.clone();
+        for index in 0..self.plan.units.len() {
+            self.now = index;
+            self.plan.units[index].start();
+        }
         for step in 0u64.. {
             if self.ends.begin().is_err() {
                 return Ok(());

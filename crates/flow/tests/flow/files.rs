@@ -381,7 +381,7 @@ fn try_to_run(graph: &Graph) {
             .all(|node| node.outputs.iter().all(|kind| kind.len < 1000))
         && graph.state_bytes() < 100_000
     {
-        interpreter.run_for(3);
+        interpreter.run_for(3).unwrap();
     }
 }
 
