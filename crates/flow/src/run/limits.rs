@@ -27,9 +27,16 @@ pub(super) fn memory(graph: &Graph, layout: &Layout) -> Result<(), Problems> {
     Err(Problems::one(Cause::Limit, graph.name(), text))
 }
 
-/// Refuses CPUs that the process may not use.
-pub(super) fn pins(settings: &Settings, name: &str) -> Result<(), Problems> {
+/// Refuses priorities that no thread may have, and CPUs that this thread may not use: those that it
+/// starts have what it has.
+pub(super) fn threads(settings: &Settings, name: &str) -> Result<(), Problems> {
     let mut problems = Problems::default();
+    if let Some(priority) = settings.real_time
+        && !(1..=99).contains(&priority)
+    {
+        let text = format!("a real-time priority of {priority}: it must be 1 to 99");
+        problems.add(Cause::Parameter, name, text);
+    }
     let cpus = core_affinity::get_core_ids().unwrap_or_default();
     let copies = settings.copies.iter();
     let copies = copies.flat_map(|(part, cpus)| cpus.iter().flatten().map(move |cpu| (part, cpu)));
@@ -37,7 +44,8 @@ pub(super) fn pins(settings: &Settings, name: &str) -> Result<(), Problems> {
         if !cpus.iter().any(|known| known.id == *cpu) {
             let known: Vec<String> = cpus.iter().map(|cpu| cpu.id.to_string()).collect();
             let text = format!(
-                "partition {part} is to run on CPU {cpu}: this process may use {}",
+                "partition {part} is to run on CPU {cpu}: the thread that makes the executor may \
+                 use {}; let it use that CPU, or make the executor in a thread that may",
                 known.join(", ")
             );
             problems.add(Cause::Limit, name, text);

@@ -187,7 +187,7 @@ impl Executor {
         layout.cross();
         layout.stay_near();
         live::check(&layout, graph.name())?;
-        limits::pins(&settings, graph.name())?;
+        limits::threads(&settings, graph.name())?;
         let ports = |ids: &mut dyn Iterator<Item = crate::NodeId>, input: bool| {
             ids.map(|id| {
                 let node = graph.node(id);
@@ -216,6 +216,11 @@ impl Executor {
     /// Runs on samples in memory: as [`Interpreter::run`](crate::Interpreter::run) from the initial
     /// state, or, without inputs, up to the limit of the settings.
     pub fn run_values(&self, inputs: &[Vec<Value>]) -> Result<Vec<Vec<Value>>, Failure> {
+        if inputs.len() != self.inputs.len() {
+            let (given, wanted) = (inputs.len(), self.inputs.len());
+            let text = format!("{given} input streams are given: there are {wanted} inputs");
+            return Err(Failure::node("run".into(), text));
+        }
         let mut readers: Vec<Box<dyn Read + Send>> = Vec::new();
         for (stream, (kind, (path, _))) in inputs
             .iter()

@@ -110,9 +110,10 @@ pub struct Settings {
     /// The partition of each node, by its index; otherwise the marks of the graph decide. Inputs,
     /// outputs and constants are in none, whatever is said here.
     pub partitions: Option<Vec<u32>>,
-    /// The CPU for the thread of a partition.
+    /// The CPU for the thread of a partition: one that the thread which makes the executor may use.
+    /// Whoever pins that thread makes the executor first, or in another one.
     pub cpus: BTreeMap<u32, usize>,
-    /// The real-time priority, 0 to 99, of threads that have a CPU of their own. Where the process
+    /// The real-time priority, 1 to 99, of threads that have a CPU of their own. Where the process
     /// may not have it, the run goes on without, and its telemetry says so.
     pub real_time: Option<u8>,
     /// Further copies of partitions without state, each with its CPU if it has one. Blocks go round

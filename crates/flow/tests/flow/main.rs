@@ -23,6 +23,7 @@ mod partitionings;
 mod placement;
 mod plans;
 mod queues;
+mod refusals;
 mod sinks;
 mod tables;
 mod telemetry;
