@@ -14,11 +14,12 @@ use crate::value::Value;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Literals(Vec<(Number, Number)>);
 
-/// The most numbers of one parameter.
+/// The most numbers of one parameter. A graph with more is refused.
 pub const MAX_LITERALS: usize = 1 << 20;
 
 impl Literals {
-    /// Literals from real and imaginary parts; none of an empty list.
+    /// Literals from real and imaginary parts; none of an empty list, or of more than
+    /// [`MAX_LITERALS`].
     pub fn new(parts: Vec<(Number, Number)>) -> Option<Literals> {
         (!parts.is_empty() && parts.len() <= MAX_LITERALS).then_some(Literals(parts))
     }
@@ -79,8 +80,20 @@ impl Literals {
         Ok(Value::build(kind, |index| self.at(index)))
     }
 
-    /// Whether all numbers are numbers of this type, or which is not.
+    /// Whether there are no more than one parameter may have.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.len() <= MAX_LITERALS {
+            return Ok(());
+        }
+        Err(format!(
+            "{} numbers are given: give at most {MAX_LITERALS}",
+            self.len()
+        ))
+    }
+
+    /// Whether there are not too many numbers, and all are of this type, or which is not.
     pub(crate) fn fit(&self, scalar: Scalar) -> Result<(), String> {
+        self.check()?;
         let mut all = self.0.iter().flat_map(|&(re, im)| [re, im]);
         match all.find(|number| !number.fits(scalar)) {
             None => Ok(()),
@@ -246,12 +259,15 @@ macro_rules! from {
                 Literals(vec![(number(value), Number::Int(0))])
             }
         }
-        /// The numbers of a list; of an empty list, a single 0.
+        /// The numbers of a list, which a graph refuses if there are more than [`MAX_LITERALS`];
+        /// of an empty list, a single 0.
         impl From<&[$native]> for Literals {
             fn from(values: &[$native]) -> Literals {
                 let number: fn($native) -> Number = $number;
-                let parts = values.iter().map(|&value| (number(value), Number::Int(0))).collect();
-                Literals::new(parts).unwrap_or(Literals(vec![(Number::Int(0), Number::Int(0))]))
+                if values.is_empty() {
+                    return 0.into();
+                }
+                Literals(values.iter().map(|&value| (number(value), Number::Int(0))).collect())
             }
         }
         impl<const N: usize> From<[$native; N]> for Literals {

@@ -91,6 +91,7 @@ impl Node for Fir {
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         scalar_input(inputs[0])?;
+        self.taps.check().map_err(Mismatch::of_parameter)?;
         history(&self.initial, self.taps.len(), inputs[0])?;
         let kind = elementwise(inputs, self.output)?;
         self.taps.fit(kind.scalar).map_err(Mismatch::of_parameter)?;
@@ -301,7 +302,7 @@ impl Node for Lut {
         }
         match self.between {
             // What comes out lies between entries, which are no outputs themselves.
-            Lookup::Linear => Ok(()),
+            Lookup::Linear => self.table.check(),
             Lookup::Below | Lookup::Nearest => self.table.fit(self.output),
         }
     }

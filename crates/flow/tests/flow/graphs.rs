@@ -1,7 +1,7 @@
 //! What is refused, and how it is named.
 
-use karoo_flow::nodes::{Comparison, Machine, Sum};
-use karoo_flow::{Builder, Cause, Problems, Ratio, Scalar, Type};
+use karoo_flow::nodes::{Comparison, Lookup, Lut, Machine, Sum};
+use karoo_flow::{Builder, Cause, MAX_LITERALS, Problems, Ratio, Scalar, Type};
 
 fn refused(g: Builder) -> Problems {
     g.build().expect_err("the graph is wrong")
@@ -206,6 +206,33 @@ fn wires_of_another_graph_are_refused() {
         problems.to_string().contains("y: a wire of another graph"),
         "{problems}"
     );
+}
+
+#[test]
+fn more_numbers_than_one_parameter_may_have_are_refused() {
+    let many = vec![1.0f32; MAX_LITERALS + 1];
+    let g = Builder::new("many");
+    let x = g.input("x", Type::F32);
+    x.fir(&many[..]).named("fir");
+    x.delay(many.len(), &many[..]).named("delay");
+    x.then(Lut {
+        first: 0.0,
+        step: 1.0,
+        table: many[..].into(),
+        between: Lookup::Linear,
+        output: Scalar::F32,
+    })
+    .named("lut");
+    let problems = refused(g);
+    assert_eq!(problems.count(Cause::Parameter), 3, "{problems:.1000}");
+    for path in ["fir", "delay", "lut"] {
+        let text = format!("{path}: 1048577 numbers are given: give at most 1048576");
+        assert!(problems.to_string().contains(&text), "{problems:.1000}");
+    }
+    let g = Builder::new("most");
+    let x = g.input("x", Type::F32);
+    g.output("y", x.fir(&many[1..]));
+    g.build().unwrap();
 }
 
 #[test]
