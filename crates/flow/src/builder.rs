@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::{Add, Mul, Sub};
 use std::sync::Arc;
 
+use crate::check;
 use crate::graph::{Draft, Graph, NodeId, ScopeId, Source};
 use crate::literal::Literals;
 use crate::node::Node;
@@ -57,6 +58,8 @@ struct Drafting {
     /// The subsystem that new nodes go into.
     scope: ScopeId,
     problems: Vec<Problem>,
+    /// Inputs that are open for a reason among the problems.
+    told: Vec<(NodeId, usize)>,
 }
 
 /// One output of one node, to be used as often as wanted.
@@ -81,6 +84,7 @@ impl Builder {
                 draft,
                 scope: ScopeId::TOP,
                 problems: Vec::new(),
+                told: Vec::new(),
             }),
         }
     }
@@ -88,12 +92,12 @@ impl Builder {
     /// The checked graph, or everything that is wrong with it.
     pub fn build(self) -> Result<Graph, Problems> {
         let Drafting {
-            draft, problems, ..
+            draft,
+            problems,
+            told,
+            ..
         } = self.draft.into_inner();
-        match draft.check() {
-            Ok(graph) => Problems(problems).unless(graph),
-            Err(more) => Err(Problems(problems.into_iter().chain(more.0).collect())),
-        }
+        check::check(draft, Problems(problems), &told)
     }
 
     /// Adds a node of any kind and gives its first output. Its name is its kind and a number: see
@@ -241,6 +245,7 @@ impl Drafting {
     fn connect(&mut self, builder: &Builder, node: NodeId, input: usize, wire: Wire) {
         if !std::ptr::eq(builder, wire.builder) {
             let path = self.draft.path(node);
+            self.told.push((node, input));
             return self.foreign(&path);
         }
         let from = &mut self.draft.nodes[node.index()].from[input];

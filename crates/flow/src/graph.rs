@@ -164,7 +164,7 @@ impl Draft {
 
     /// The graph, or everything that is wrong with it.
     pub fn check(self) -> Result<Graph, Problems> {
-        check::check(self)
+        check::check(self, Problems::default(), &[])
     }
 }
 

@@ -10,10 +10,14 @@ use crate::graph::{Draft, Graph, NodeId, Placed, ancestors};
 use crate::problem::{Cause, Problems};
 pub(crate) use structure::MAX_DEPTH;
 
-/// The graph of a draft, or everything that is wrong with it.
-pub(crate) fn check(draft: Draft) -> Result<Graph, Problems> {
-    let mut problems = Problems::default();
-    let structure = structure::check(&draft, &mut problems);
+/// The graph of a draft, or everything that is wrong with it: `problems` that are known, of which
+/// some have left the inputs `told` open, then what is found here.
+pub(crate) fn check(
+    draft: Draft,
+    mut problems: Problems,
+    told: &[(NodeId, usize)],
+) -> Result<Graph, Problems> {
+    let structure = structure::check(&draft, told, &mut problems);
     if !structure {
         // Ids that point nowhere: nothing else can be said.
         return Err(problems);

@@ -10,15 +10,9 @@ use crate::run::UNMARKED;
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Checks what concerns single nodes. False if ids point nowhere, so that nothing else can be
-/// checked.
-pub(super) fn check(draft: &Draft, problems: &mut Problems) -> bool {
+/// checked. Of open inputs those that are `told` of are known.
+pub(super) fn check(draft: &Draft, told: &[(NodeId, usize)], problems: &mut Problems) -> bool {
     let before = problems.0.len();
-    let exists = |source: Source| {
-        draft
-            .nodes
-            .get(source.node.index())
-            .is_some_and(|n| usize::from(source.port) < n.node.outputs())
-    };
     for (index, scope) in draft.scopes.iter().enumerate() {
         if scope.parent.is_some_and(|parent| parent.index() >= index)
             || (index > 0 && scope.parent.is_none())
@@ -27,13 +21,6 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> bool {
                 Cause::Name,
                 &scope.name,
                 "a subsystem must come after the one that it is in",
-            );
-        }
-        if scope.enable.is_some_and(|enable| !exists(enable)) {
-            problems.add(
-                Cause::Connection,
-                &scope.name,
-                "the enable signal is no output of a node",
             );
         }
     }
@@ -45,12 +32,24 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> bool {
                 "the node's subsystem does not exist",
             );
         }
-        if node.from.iter().flatten().any(|&source| !exists(source)) {
-            problems.add(
-                Cause::Connection,
-                &node.name,
-                "an input's source is no output of a node",
-            );
+    }
+    if problems.0.len() > before {
+        // Nodes have no paths.
+        return false;
+    }
+    for (index, scope) in draft.scopes.iter().enumerate() {
+        if let Some(text) = scope.enable.and_then(|enable| missing(draft, enable)) {
+            let path = draft.scope_path(ScopeId(index as u32));
+            problems.add(Cause::Connection, path, format!("its enable signal {text}"));
+        }
+    }
+    for (index, node) in draft.nodes.iter().enumerate() {
+        for (input, source) in node.from.iter().enumerate() {
+            if let Some(text) = source.and_then(|source| missing(draft, source)) {
+                let path = draft.path(NodeId(index as u32));
+                let text = format!("input {} {text}", input + 1);
+                problems.add(Cause::Connection, path, text);
+            }
         }
     }
     if problems.0.len() > before {
@@ -93,12 +92,10 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> bool {
                 "a node has the path of another node or subsystem: rename one",
             );
         }
-        for (input, _) in node
-            .from
-            .iter()
-            .enumerate()
-            .filter(|(_, from)| from.is_none())
-        {
+        let open = |&input: &usize| {
+            node.from[input].is_none() && !told.contains(&(NodeId(index as u32), input))
+        };
+        for input in (0..node.from.len()).filter(open) {
             let text = format!(
                 "input {} of {} has no source: connect it",
                 input + 1,
@@ -111,6 +108,19 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> bool {
         }
     }
     true
+}
+
+/// What is missing, if a source is no output of a node.
+fn missing(draft: &Draft, source: Source) -> Option<String> {
+    let Some(node) = draft.nodes.get(source.node.index()) else {
+        let (index, nodes) = (source.node.index(), draft.nodes.len());
+        return Some(format!("takes node {index}: there are {nodes}"));
+    };
+    let outputs = node.node.outputs();
+    (usize::from(source.port) >= outputs).then(|| {
+        let (port, path) = (usize::from(source.port) + 1, draft.path(source.node));
+        format!("takes output {port} of `{path}`, which has {outputs}")
+    })
 }
 
 fn named(name: &str, path: &str, problems: &mut Problems) {

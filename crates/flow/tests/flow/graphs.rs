@@ -1,7 +1,11 @@
 //! What is refused, and how it is named.
 
-use karoo_flow::nodes::{Comparison, Lookup, Lut, Machine, Sum};
-use karoo_flow::{Builder, Cause, MAX_LITERALS, Problems, Ratio, Scalar, Type};
+use std::sync::Arc;
+
+use karoo_flow::nodes::{Comparison, Lookup, Lut, Machine, Output, Sum};
+use karoo_flow::{
+    Builder, Cause, Draft, MAX_LITERALS, Problems, Ratio, Scalar, ScopeId, Source, Type,
+};
 
 fn refused(g: Builder) -> Problems {
     g.build().expect_err("the graph is wrong")
@@ -201,10 +205,33 @@ fn wires_of_another_graph_are_refused() {
     let (one, other) = (Builder::new("one"), Builder::new("other"));
     let wire = other.input("x", Type::F32);
     one.output("y", wire);
-    let problems = refused(one);
-    assert!(
-        problems.to_string().contains("y: a wire of another graph"),
-        "{problems}"
+    // Told once: the input is open for no other reason.
+    assert_eq!(
+        refused(one).to_string(),
+        "y: a wire of another graph: make both nodes with one builder"
+    );
+}
+
+#[test]
+fn outputs_that_a_node_has_not_are_named_with_both_nodes() {
+    let g = Builder::new("ports");
+    let x = g.input("x", Type::F32);
+    g.scope("deep", || (x + x.gain(2).named("twice").port(3)).named("k"));
+    g.enabled("on", x.port(1), || x.gain(1).hold(0));
+    assert_eq!(
+        refused(g).to_string(),
+        "on: its enable signal takes output 2 of `x`, which has 1\n\
+         deep/k: input 2 takes output 4 of `deep/twice`, which has 1"
+    );
+    let mut long = Draft::new("long");
+    let output = |draft: &mut Draft| draft.node("k", ScopeId::TOP, Arc::new(Output {}));
+    let node = [(); 3].map(|()| output(&mut long))[2];
+    let mut short = Draft::new("short");
+    output(&mut short);
+    short.nodes[0].from[0] = Some(Source { node, port: 0 });
+    assert_eq!(
+        short.check().unwrap_err().to_string(),
+        "k: input 1 takes node 2: there are 1"
     );
 }
 
