@@ -342,11 +342,21 @@ impl FrozenChunk {
     }
 
     /// Whether a heap is present.
+    ///
+    /// # Panics
+    ///
+    /// If `pol` or `heap` is outside the layout.
     pub fn present(&self, pol: usize, heap: usize) -> bool {
-        self.chunk.presence[pol * self.chunk.layout.heaps + heap].load(Ordering::Relaxed) == PRESENT
+        let heaps = self.chunk.layout.heaps;
+        assert!(pol < N_POL && heap < heaps, "heap outside the chunk");
+        self.chunk.presence[pol * heaps + heap].load(Ordering::Relaxed) == PRESENT
     }
 
     /// The digitiser's saturation count of a heap, zero if it is absent.
+    ///
+    /// # Panics
+    ///
+    /// As [`present`](Self::present).
     pub fn saturated(&self, pol: usize, heap: usize) -> u16 {
         if self.present(pol, heap) {
             self.chunk.saturated[pol * self.chunk.layout.heaps + heap].load(Ordering::Relaxed)
@@ -361,18 +371,30 @@ impl FrozenChunk {
     }
 
     /// One polarisation: packed samples, tail and padding. Slow unless [`MemoryKind::is_host`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no such polarisation.
     pub fn pol(&self, pol: usize) -> &[u8] {
         let stride = self.chunk.layout.stride;
+        let start = self.pol_offset(pol);
         // SAFETY: inside the region by the layout; no heap slot of a frozen chunk is left, and the
         // tail is written through `&mut self` only.
-        unsafe {
-            let start = self.start().add(pol * stride);
-            std::slice::from_raw_parts(start, stride)
-        }
+        unsafe { std::slice::from_raw_parts(self.start().add(start), stride) }
+    }
+
+    /// Where a polarisation begins in the chunk's memory.
+    fn pol_offset(&self, pol: usize) -> usize {
+        assert!(pol < N_POL, "polarisation outside the chunk");
+        pol * self.chunk.layout.stride
     }
 
     /// The packed samples of a heap, and `BEHIND_HEAP` bytes behind them, where the CPU reads
     /// them at its ease: in place, or a copy. `None` if the heap is absent, or if no copy was kept.
+    ///
+    /// # Panics
+    ///
+    /// As [`present`](Self::present).
     pub fn readable(&self, pol: usize, heap: usize) -> Option<&[u8]> {
         if !self.present(pol, heap) {
             return None;
@@ -387,9 +409,14 @@ impl FrozenChunk {
 
     /// Where the GPU reads one polarisation in place, laid out as [`pol`](Self::pol); a multiple of
     /// [`CHUNK_ALIGNMENT`](super::CHUNK_ALIGNMENT). `None` if the chunk is to be copied first.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such polarisation.
     pub fn device_address(&self, pol: usize) -> Option<u64> {
+        let offset = self.pol_offset(pol);
         let start = self.chunk.memory.device_address()?;
-        Some(start + (pol * self.chunk.layout.stride) as u64)
+        Some(start + offset as u64)
     }
 
     fn start(&self) -> *mut u8 {

@@ -52,6 +52,24 @@ fn heaps_land_in_their_own_bytes() {
     assert_eq!(readable, &bytes[160..240 + BEHIND_HEAP]);
 }
 
+/// Memory ends behind the last polarisation.
+#[test]
+fn there_are_no_other_polarisations_or_heaps() {
+    let frozen = chunk().freeze().unwrap();
+    let heaps = frozen.layout().heaps;
+    fn refuses<T>(look: impl Fn() -> T) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).is_err()
+    }
+    for pol in [2, 1 << 24, usize::MAX] {
+        assert!(refuses(|| frozen.pol(pol).len()), "{pol}");
+        assert!(refuses(|| frozen.device_address(pol)), "{pol}");
+        assert!(refuses(|| frozen.present(pol, 0)), "{pol}");
+    }
+    // This would be the first heap of the other polarisation.
+    assert!(refuses(|| frozen.present(0, heaps)));
+    assert!(refuses(|| frozen.saturated(0, heaps)));
+}
+
 #[test]
 fn a_heap_that_was_claimed_but_not_written_is_absent() {
     let chunk = chunk();

@@ -94,9 +94,10 @@ impl GroupOutput<'_> {
     /// Writes the group: `rows[s·pitch + k]` is spectrum s, channel k, as four signed bytes.
     ///
     /// # Panics
-    /// If `rows` is too short.
+    /// If `rows` is too short, or `pitch` less than the channels.
     pub fn write(self, at: Supported, rows: &[u32], pitch: usize) {
-        assert!(pitch >= self.channels && rows.len() >= (self.group - 1) * pitch + self.channels);
+        let last = self.group - 1;
+        assert!(pitch >= self.channels && super::holds(rows, last, pitch, self.channels));
         let first = self.index * self.group;
         let (batch, spectrum) = (first / self.batch_spectra, first % self.batch_spectra);
         let jones = self.bits.jones_bytes();
@@ -140,4 +141,29 @@ impl GroupOutput<'_> {
 fn nibbles(word: u32) -> [u8; 2] {
     let [re0, im0, re1, im1] = word.to_le_bytes();
     [re0 << 4 | im0 & 0xF, re1 << 4 | im1 & 0xF]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows that end in memory that is not there, and whose sizes overflow.
+    #[test]
+    fn rows_that_are_too_short_are_refused() {
+        let (channels, group) = (16, 16);
+        let mut data = vec![0; 4 * channels * group];
+        // 15 times the last is 2⁶⁴ + 14.
+        for pitch in [channels - 1, channels, (usize::MAX - 14) / 15 + 2] {
+            let groups =
+                OutputGroups::new(&mut data, OutputBits::Eight, channels, group, group, 0..1);
+            let rows = vec![0; 14 + channels];
+            let written = std::panic::AssertUnwindSafe(|| {
+                let group = groups.next().expect("a group");
+                group.write(Supported::new(Level::Portable), &rows, pitch);
+            });
+            let panic = std::panic::catch_unwind(written).expect_err("refused");
+            let says = panic.downcast_ref::<&str>().copied().unwrap_or_default();
+            assert!(says.starts_with("assertion failed"), "{pitch}: {says}");
+        }
+    }
 }
