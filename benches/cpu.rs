@@ -182,7 +182,8 @@ fn backend(c: &mut Criterion) {
                             fine: &fine,
                             absent: &[],
                         };
-                        let issued = pipeline.run_frontend(&input, &block, &mut filled.span());
+                        let issued =
+                            pipeline.run_frontend(&input, &block, &mut filled.writer().span());
                         let issued = issued.and_then(|()| pipeline.finish_chunk(2, filled));
                         issued.expect("the CPU does not fail");
                         chunk = pipeline.poll_finished().expect("the CPU does not fail");

@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             fine: &fine,
             absent: &[],
         };
-        pipeline.run_frontend(&input, &block, &mut chunk.span())?;
+        pipeline.run_frontend(&input, &block, &mut chunk.writer().span())?;
         pipeline.finish_chunk(batches, chunk)?;
         chunk = pipeline
             .poll_finished()?

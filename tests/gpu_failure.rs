@@ -45,7 +45,7 @@ fn a_fault_is_reported_with_a_way_out() {
         absent: &[],
     };
     let issued = pipeline
-        .run_frontend(&view, &block, &mut chunk.span())
+        .run_frontend(&view, &block, &mut chunk.writer().span())
         .and_then(|()| pipeline.finish_chunk(1, chunk));
     let error = match issued {
         Err(error) => error,

@@ -57,7 +57,7 @@ pub fn channelise(
         fine: &vec![FineDelay::default(); batches * output.spectra_per_heap()],
         absent: &[],
     };
-    pipeline.run_frontend(&input, &block, &mut chunk.span())?;
+    pipeline.run_frontend(&input, &block, &mut chunk.writer().span())?;
     pipeline.finish_chunk(batches, chunk)?;
     let finished = pipeline.poll_finished()?;
     finished.ok_or_else(|| "the pipeline kept its chunk".into())

@@ -300,7 +300,9 @@ impl Output {
         // Mostly nothing is missing.
         if !present(0, (count - 1) * step + window) {
             for s in (0..count).filter(|&s| !present(s, window)) {
-                chunk.mark_absent((first + s) / config.spectra_per_heap());
+                chunk
+                    .writer()
+                    .mark_absent((first + s) / config.spectra_per_heap());
                 self.absent.push(s);
             }
         }
@@ -313,7 +315,7 @@ impl Output {
         timer.mark(Phase::Work);
         self.parts
             .pipeline
-            .run_frontend(view, &block, &mut chunk.span())?;
+            .run_frontend(view, &block, &mut chunk.writer().span())?;
         timer.mark(Phase::Compute);
         *spectra += count;
         let last = Timestamp(self.next + ((count - 1) * step) as u64);
@@ -335,7 +337,7 @@ impl Output {
         {
             self.end_period()?;
         }
-        chunk.begin(start);
+        chunk.writer().begin(start);
         self.building = Some((chunk, 0));
         Ok(true)
     }
@@ -347,7 +349,7 @@ impl Output {
         };
         let batches = spectra / self.parts.config.spectra_per_heap();
         let start = chunk.start();
-        chunk.truncate(batches);
+        chunk.writer().truncate(batches);
         timer.mark(Phase::Work);
         self.parts.pipeline.finish_chunk(batches, chunk)?;
         let next = Timestamp(self.next);

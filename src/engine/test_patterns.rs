@@ -7,8 +7,8 @@ use std::str::FromStr;
 use dsp::OutputBits;
 use ground::{N_POL, Timestamp};
 
+use super::OutputChunk;
 use crate::config::OutputConfig;
-use crate::memory::OutputMemory;
 
 /// What is sent in place of an output's own values.
 ///
@@ -68,7 +68,7 @@ impl TestPattern {
     }
 
     /// Writes it over a batch of a chunk of `output`, none of whose samples is clamped.
-    fn fill(self, chunk: &mut OutputMemory, batch: usize, output: &OutputConfig, feng_id: u64) {
+    fn fill(self, chunk: &mut OutputChunk, batch: usize, output: &OutputConfig, feng_id: u64) {
         match output.sample_bits {
             OutputBits::Eight => self.rows(chunk, batch, output, feng_id, |parts| {
                 parts.map(|part| part as u8)
@@ -85,7 +85,7 @@ impl TestPattern {
     /// to keep up with the engine.
     fn rows<const N: usize>(
         self,
-        chunk: &mut OutputMemory,
+        chunk: &mut OutputChunk,
         batch: usize,
         output: &OutputConfig,
         feng_id: u64,
@@ -95,7 +95,7 @@ impl TestPattern {
             |channel, spectrum| pack(self.jones(output.sample_bits, feng_id, channel, spectrum));
         let spectra = output.spectra_per_heap();
         let first = chunk.start().0 / output.spectrum_samples() as u64 + (batch * spectra) as u64;
-        let span = chunk.span();
+        let span = chunk.writer().span();
         span.stats[batch].saturated = [0; N_POL];
         let bytes = output.batch_bytes();
         let data = &mut span.data[batch * bytes..][..bytes];
@@ -166,7 +166,7 @@ impl TestSchedule {
     /// begin. It ends also where none is sent.
     pub fn apply(
         &mut self,
-        chunk: &mut OutputMemory,
+        chunk: &mut OutputChunk,
         output: &OutputConfig,
         feng_id: u64,
         mut tell: impl FnMut(Timestamp, Option<TestPattern>),
@@ -201,7 +201,7 @@ impl TestSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::HostAllocator;
+    use crate::memory::{HostAllocator, OutputMemory};
 
     #[test]
     fn patterns_are_as_they_are_told() {
@@ -236,7 +236,7 @@ mod tests {
             let output = &config.outputs[0];
             let step = 2 * output.batch_samples() as u64;
             let memory = OutputMemory::new(2, output.batch_bytes(), &HostAllocator::default());
-            let mut chunk = memory.unwrap();
+            let mut chunk = OutputChunk::lone(memory.unwrap());
             let mut schedule = TestSchedule::default();
             let ask = |pattern, samples| Some(TestRequest { pattern, samples });
             schedule.ask(Timestamp(step), ask(TestPattern::Ramp, 2 * step));
@@ -257,9 +257,9 @@ mod tests {
             ];
             for (i, (change, pattern)) in expected.into_iter().enumerate() {
                 let start = Timestamp(i as u64 * step);
-                chunk.begin(start);
-                chunk.span().data.fill(0x55);
-                chunk.span().stats[1].saturated = [9, 9];
+                chunk.writer().begin(start);
+                chunk.writer().span().data.fill(0x55);
+                chunk.writer().span().stats[1].saturated = [9, 9];
                 let changes = changes(&mut schedule, &mut chunk, output);
                 let change = change.map(|pattern| (start.0, pattern));
                 assert_eq!(changes, Vec::from_iter(change), "chunk {i}");
@@ -291,7 +291,7 @@ mod tests {
     /// What changes with a chunk.
     fn changes(
         schedule: &mut TestSchedule,
-        chunk: &mut OutputMemory,
+        chunk: &mut OutputChunk,
         output: &OutputConfig,
     ) -> Vec<(u64, Option<TestPattern>)> {
         let mut changes = Vec::new();
@@ -317,17 +317,17 @@ mod tests {
         for batches in 1..=8 {
             let memory =
                 OutputMemory::new(batches, output.batch_bytes(), &HostAllocator::default());
-            let mut chunk = memory.unwrap();
+            let mut chunk = OutputChunk::lone(memory.unwrap());
             let mut schedule = TestSchedule::default();
             schedule.ask(Timestamp(0), Some(request));
             let (mut told, mut with) = (Vec::new(), Vec::new());
             for first in (98..106).step_by(batches) {
-                chunk.begin(Timestamp(first * step));
-                chunk.span().data.fill(0x55);
+                chunk.writer().begin(Timestamp(first * step));
+                chunk.writer().span().data.fill(0x55);
                 for batch in 0..batches {
                     // Some lack input, and so do all from one on.
                     if matches!(first + batch as u64, ..101 | 103..) {
-                        chunk.mark_absent(batch);
+                        chunk.writer().mark_absent(batch);
                     }
                 }
                 told.extend(changes(&mut schedule, &mut chunk, output));

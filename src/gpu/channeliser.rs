@@ -362,7 +362,7 @@ impl GpuChanneliser {
         let stream = &self.streams.copy_out;
         slot.computed.record(&self.streams.compute)?;
         stream.wait(&slot.computed)?;
-        let data = &mut chunk.span().data[..batches * self.batch_bytes];
+        let data = &mut chunk.writer().span().data[..batches * self.batch_bytes];
         let counters = slot.host_counters.as_mut_slice()?;
         // SAFETY: the sources are at least as long, for `back` has compared. Nobody reads or writes
         // the destinations before `done`, and nobody but this stream uses the slot's memory.
@@ -379,7 +379,8 @@ impl GpuChanneliser {
     fn collect(&mut self) -> Result<(), DriverError> {
         if let Some((slot, mut chunk)) = self.under_way.pop_front() {
             let counters = self.slots[slot].host_counters.as_slice()?;
-            for (stats, counters) in chunk.span().stats.iter_mut().zip(counters.chunks(COUNTERS)) {
+            let stats = chunk.writer().span().stats;
+            for (stats, counters) in stats.iter_mut().zip(counters.chunks(COUNTERS)) {
                 stats.saturated.copy_from_slice(&counters[..N_POL]);
                 stats.power.copy_from_slice(&counters[N_POL..]);
             }

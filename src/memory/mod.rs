@@ -38,6 +38,6 @@ pub use kind::{
     CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose,
 };
 pub use mixed::{BAR_SHARE, MixedAllocator};
-pub use output::{OUTPUT_CHUNKS, OutputMemory};
+pub use output::{OUTPUT_CHUNKS, OutputMemory, OutputWriter};
 pub use store::Store;
 pub use view::{BatchStats, OutputSpan, SampleView};

@@ -116,9 +116,41 @@ impl OutputMemory {
     }
 }
 
+/// What changes an output chunk that packets may point into later.
+#[derive(Debug)]
+pub struct OutputWriter<'a>(&'a mut OutputMemory);
+
+impl<'a> OutputWriter<'a> {
+    /// As [`OutputMemory::begin`].
+    pub fn begin(self, start: Timestamp) {
+        self.0.begin(start);
+    }
+
+    /// As [`OutputMemory::mark_absent`].
+    pub fn mark_absent(self, batch: usize) {
+        self.0.mark_absent(batch);
+    }
+
+    /// As [`OutputMemory::truncate`].
+    pub fn truncate(self, batches: usize) {
+        self.0.truncate(batches);
+    }
+
+    /// As [`OutputMemory::span`].
+    pub fn span(self) -> OutputSpan<'a> {
+        self.0.span()
+    }
+}
+
 // SAFETY: chunk memory stays where it is for the life of the value, and is written through `&mut
-// self` only.
+// self` only. The writer gives no `&mut` of the value.
 unsafe impl ExtMemory for OutputMemory {
+    type Writer<'a> = OutputWriter<'a>;
+
+    fn writer(&mut self) -> OutputWriter<'_> {
+        OutputWriter(self)
+    }
+
     fn region(&self) -> NonNull<[u8]> {
         self.memory.region()
     }

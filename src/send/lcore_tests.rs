@@ -89,9 +89,11 @@ impl Bench {
             (60.0 * config.clock.adc_sample_rate) as usize / of.batch_samples();
         for (chunk, first) in [0, BATCHES, batches_of_a_minute].into_iter().enumerate() {
             let mut memory = chunks.take().unwrap();
-            memory.begin(Timestamp((first * of.batch_samples()) as u64));
+            memory
+                .writer()
+                .begin(Timestamp((first * of.batch_samples()) as u64));
             for batch in (0..BATCHES).filter(|_| chunk == 1) {
-                memory.mark_absent(batch);
+                memory.writer().mark_absent(batch);
             }
             finished.push(Finished::Chunk(0, memory)).unwrap();
         }

@@ -193,7 +193,9 @@ fn gains_wait_for_the_next_chunk() {
         };
         let view = rig.intake.view(Timestamp(0), case.samples[0].len());
         let view = view.unwrap().unwrap();
-        let issued = rig.pipeline.run_frontend(&view, &block, &mut filled.span());
+        let issued = rig
+            .pipeline
+            .run_frontend(&view, &block, &mut filled.writer().span());
         issued.unwrap();
         if first == 0 && end < 10 {
             continue;

@@ -151,7 +151,7 @@ impl Case {
     /// One chunk in blocks that end at `cuts` and after the last spectrum.
     pub fn issue(&self, pipeline: &mut dyn Pipeline, view: &SampleView<'_>, cuts: &[usize]) {
         let mut chunk = output_chunk(&self.config, self.batches, START);
-        chunk.span().data.fill(0x80);
+        chunk.writer().span().data.fill(0x80);
         let mut first = 0;
         for &end in cuts.iter().chain([&self.fine.len()]) {
             let skip = first * self.config.spectrum_samples();
@@ -164,7 +164,7 @@ impl Case {
                 absent: &absent,
             };
             pipeline
-                .run_frontend(view, &block, &mut chunk.span())
+                .run_frontend(view, &block, &mut chunk.writer().span())
                 .unwrap();
             first = end;
         }

@@ -194,7 +194,7 @@ impl Case {
                 };
                 let view = view.unwrap();
                 pipeline
-                    .run_frontend(&view, &block, &mut filled.span())
+                    .run_frontend(&view, &block, &mut filled.writer().span())
                     .unwrap();
                 first += fine.len();
             }

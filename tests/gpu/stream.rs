@@ -86,7 +86,7 @@ impl StreamCase {
             return 0;
         };
         let batches = spectra / self.config.spectra_per_heap();
-        chunk.truncate(batches);
+        chunk.writer().truncate(batches);
         rig.pipeline.finish_chunk(batches, chunk).unwrap();
         1
     }
@@ -151,7 +151,7 @@ impl StreamCase {
                 let view = rig.intake.view(Timestamp(start as u64), samples);
                 let view = view.unwrap().unwrap();
                 rig.pipeline
-                    .run_frontend(&view, &block, &mut chunk.span())
+                    .run_frontend(&view, &block, &mut chunk.writer().span())
                     .unwrap();
                 next += count * step;
                 building = Some((chunk, first + count));

@@ -108,7 +108,7 @@ fn run(
             absent: &[],
         };
         pipeline
-            .run_frontend(&signal.view(), &block, &mut chunk.span())
+            .run_frontend(&signal.view(), &block, &mut chunk.writer().span())
             .unwrap();
         first = end;
     }
@@ -384,14 +384,14 @@ fn gains_wait_for_the_next_chunk() {
     };
     let first = block(0, 10);
     changed
-        .run_frontend(&signal.view(), &first, &mut chunk.span())
+        .run_frontend(&signal.view(), &first, &mut chunk.writer().span())
         .unwrap();
     for p in 0..2 {
         changed.set_gains(p, &mut each(&[Complex32::new(0.2, 0.0); 64]));
     }
     let rest = block(10, 40);
     changed
-        .run_frontend(&signal.view(), &rest, &mut chunk.span())
+        .run_frontend(&signal.view(), &rest, &mut chunk.writer().span())
         .unwrap();
     changed.finish_chunk(1, chunk).unwrap();
     let chunk = changed.poll_finished().unwrap().unwrap();

@@ -128,7 +128,7 @@ impl Case {
                 absent: &[],
             };
             pipeline
-                .run_frontend(&self.view(), &block, &mut chunk.span())
+                .run_frontend(&self.view(), &block, &mut chunk.writer().span())
                 .expect("computed");
             first = end;
         }

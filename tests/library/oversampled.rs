@@ -139,7 +139,7 @@ impl Case {
                 fine: &fine[first..end],
                 absent: &[],
             };
-            let done = pipeline.run_frontend(&self.view(), &block, &mut chunk.span());
+            let done = pipeline.run_frontend(&self.view(), &block, &mut chunk.writer().span());
             done.expect("computed");
             first = end;
         }

@@ -124,7 +124,7 @@ fn channelise(
             absent: &[],
         };
         pipeline
-            .run_frontend(&view, &block, &mut chunk.span())
+            .run_frontend(&view, &block, &mut chunk.writer().span())
             .expect("computed");
         first = end;
     }

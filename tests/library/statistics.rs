@@ -139,7 +139,7 @@ impl Case {
                 absent: &absent,
             };
             pipeline
-                .run_frontend(&view, &block, &mut chunk.span())
+                .run_frontend(&view, &block, &mut chunk.writer().span())
                 .expect("computed");
             first = end;
         }

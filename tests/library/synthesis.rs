@@ -207,7 +207,7 @@ fn batches(config: &OutputConfig, gain: f64, samples: &[Vec<i32>; 2]) -> Vec<u8>
         fine: &vec![FineDelay::default(); batches * per_heap],
         absent: &[],
     };
-    let done = pipeline.run_frontend(&view, &block, &mut chunk.span());
+    let done = pipeline.run_frontend(&view, &block, &mut chunk.writer().span());
     done.expect("computed");
     pipeline.finish_chunk(batches, chunk).expect("finished");
     contents(&pipeline.poll_finished().expect("polled").expect("a chunk")).0

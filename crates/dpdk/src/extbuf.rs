@@ -9,7 +9,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -24,8 +24,16 @@ use super::{Eal, Mbuf, MbufPool};
 ///
 /// # Safety
 /// [`region`](Self::region) is the same initialised memory for the life of the value, also when the
-/// value moves, and its bytes change only through `&mut self`.
+/// value moves, and its bytes change only through `&mut self`. Neither [`Writer`](Self::Writer) nor
+/// [`recycled`](Self::recycled) exchanges the value for another.
 pub unsafe trait ExtMemory: Send + Sync + 'static {
+    /// What the owner of a buffer changes it through. No `&mut Self`: with that, the memory could
+    /// be exchanged and freed, which devices may know.
+    type Writer<'a>;
+
+    /// Gives what changes the memory.
+    fn writer(&mut self) -> Self::Writer<'_>;
+
     /// The memory.
     fn region(&self) -> NonNull<[u8]>;
 
@@ -36,6 +44,12 @@ pub unsafe trait ExtMemory: Send + Sync + 'static {
 
 // SAFETY: a boxed slice stays where it is, and its bytes change only through `&mut`.
 unsafe impl ExtMemory for Box<[u8]> {
+    type Writer<'a> = &'a mut [u8];
+
+    fn writer(&mut self) -> &mut [u8] {
+        self
+    }
+
     fn region(&self) -> NonNull<[u8]> {
         NonNull::from(&**self)
     }
@@ -182,7 +196,8 @@ impl<T: ExtMemory> fmt::Debug for ExtPool<T> {
     }
 }
 
-/// A buffer with one owner. Dereferences to its memory; returns to its pool on drop.
+/// A buffer with one owner. Dereferences to its memory, which [`writer`](Self::writer) changes;
+/// returns to its pool on drop.
 pub struct ExtBuffer<T: ExtMemory> {
     /// `None` only inside `share` and `drop`.
     slot: Option<Box<PoolSlot<T>>>,
@@ -198,6 +213,14 @@ impl<T: ExtMemory> ExtBuffer<T> {
                 home: None,
             })),
         }
+    }
+
+    /// What changes the memory.
+    pub fn writer(&mut self) -> T::Writer<'_> {
+        let slot = self.slot.as_mut();
+        slot.expect("a buffer has its slot until it is given away")
+            .memory
+            .writer()
     }
 
     /// Freezes the buffer, so that packets can point into it.
@@ -247,16 +270,6 @@ impl<T: ExtMemory> Deref for ExtBuffer<T> {
         &self
             .slot
             .as_ref()
-            .expect("a buffer has its slot until it is given away")
-            .memory
-    }
-}
-
-impl<T: ExtMemory> DerefMut for ExtBuffer<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self
-            .slot
-            .as_mut()
             .expect("a buffer has its slot until it is given away")
             .memory
     }

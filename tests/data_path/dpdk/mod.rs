@@ -238,6 +238,12 @@ struct Chunk {
 
 // SAFETY: a boxed slice stays where it is, and its bytes change only through `&mut`.
 unsafe impl ExtMemory for Chunk {
+    type Writer<'a> = &'a mut [u8];
+
+    fn writer(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
     fn region(&self) -> std::ptr::NonNull<[u8]> {
         self.bytes.region()
     }
@@ -269,7 +275,7 @@ fn chunk_returns_once_when_its_last_packet_has_left() {
     let (mut tx, mut rx, port) = loopback("ext");
 
     let mut chunk = chunks.take().expect("one chunk");
-    for (index, byte) in chunk.bytes.iter_mut().enumerate() {
+    for (index, byte) in chunk.writer().iter_mut().enumerate() {
         *byte = (index / PAYLOAD) as u8;
     }
     assert!(chunks.take().is_none());

@@ -141,6 +141,10 @@ struct Part(&'static Pages, usize);
 
 // SAFETY: statics stay where they are, and nothing writes to these.
 unsafe impl ExtMemory for Part {
+    type Writer<'a> = ();
+
+    fn writer(&mut self) {}
+
     fn region(&self) -> std::ptr::NonNull<[u8]> {
         std::ptr::NonNull::from(&self.0.0[..self.1])
     }
