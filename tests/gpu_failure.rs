@@ -35,7 +35,7 @@ fn a_fault_is_reported_with_a_way_out() {
         pol: [&[]; 2],
         // SAFETY: none, for this is what the test is about. The GPU keeps its faults from this
         // process's memory.
-        device: Some(unsafe { DeviceSamples::new([1 << 12; 2]) }),
+        device: Some(unsafe { DeviceSamples::new([1 << 12; 2], 10 << 17) }),
     };
     let mut chunk = output_chunk(config.output, 1, Timestamp(0));
     let block = Block {

@@ -273,14 +273,15 @@ impl crate::engine::Intake for GpuIntake {
             waiting.map_err(failed("copying to the GPU"))?;
             self.spare.push(ready);
         }
+        let bytes = self.layout.sample_bytes() + self.layout.tail_bytes();
         Ok(Some(SampleView {
             start,
             samples,
             pol: [&[]; N_POL],
             // SAFETY: the chunk, or its copy, is this intake's until the compute stream, which
-            // pipelines share, has passed all that was issued before it was retired; and it has so
-            // many samples and the padding.
-            device: Some(unsafe { DeviceSamples::new(loaded.at) }),
+            // pipelines share, has passed all that was issued before it was retired, which needs
+            // this view to have ended; and it has so many bytes and the padding.
+            device: Some(unsafe { DeviceSamples::new(loaded.at, bytes) }),
         }))
     }
 

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use dsp::SampleBits;
 use ground::os::Region;
 use ground::{N_POL, Timestamp};
 
@@ -64,22 +65,44 @@ impl ChunkLayout {
     }
 }
 
-/// Where a GPU reads packed samples: a device address of each polarisation.
+/// Where a GPU reads packed samples: a device address of each polarisation, and how many are there.
+///
+/// No view outlives that from which it has them:
+///
+/// ```compile_fail
+/// fn kept(view: karoo::memory::SampleView<'_>) -> karoo::memory::SampleView<'static> {
+///     karoo::memory::SampleView { pol: [&[]; 2], ..view }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub struct DeviceSamples([u64; N_POL]);
+pub struct DeviceSamples<'a> {
+    addresses: [u64; N_POL],
+    bytes: usize,
+    borrowed: PhantomData<&'a ()>,
+}
 
-impl DeviceSamples {
+impl DeviceSamples<'_> {
     /// # Safety
     ///
-    /// While a value is used, all samples of the view that has it, and [`SampleView::PADDING`]
-    /// bytes behind them, can be read there by kernels of the GPU that the view's pipelines run on.
-    pub unsafe fn new(addresses: [u64; N_POL]) -> Self {
-        Self(addresses)
+    /// While a value lives, kernels that are issued to the GPU whose pipelines are given it can
+    /// read `bytes` bytes of packed samples at each address, and [`SampleView::PADDING`] bytes
+    /// behind them, until they have run.
+    pub unsafe fn new(addresses: [u64; N_POL], bytes: usize) -> Self {
+        Self {
+            addresses,
+            bytes,
+            borrowed: PhantomData,
+        }
     }
 
     /// The addresses.
     pub fn addresses(self) -> [u64; N_POL] {
-        self.0
+        self.addresses
+    }
+
+    /// Whole samples of so many bits at each address.
+    pub fn count(self, bits: SampleBits) -> usize {
+        self.bytes.saturating_mul(8) / bits.get() as usize
     }
 }
 

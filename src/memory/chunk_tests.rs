@@ -161,6 +161,8 @@ fn a_gpu_finds_each_polarisation() {
     #[cfg(feature = "nic")]
     assert_eq!((frozen.present(1, 2), frozen.saturated(1, 2)), (true, 7));
     // SAFETY: nothing reads at these addresses.
-    let samples = unsafe { DeviceSamples::new([3, 5]) };
+    let samples = unsafe { DeviceSamples::new([3, 5], 70) };
     assert_eq!(samples.addresses(), [3, 5]);
+    let counts = [8, 10, 12].map(|bits| samples.count(SampleBits::new(bits).unwrap()));
+    assert_eq!(counts, [70, 56, 46]);
 }

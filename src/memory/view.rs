@@ -15,7 +15,7 @@ pub struct SampleView<'a> {
     /// last one. Empty where a GPU computes.
     pub pol: [&'a [u8]; N_POL],
     /// Where a GPU reads the same, if one computes.
-    pub device: Option<DeviceSamples>,
+    pub device: Option<DeviceSamples<'a>>,
 }
 
 impl SampleView<'_> {

@@ -225,6 +225,31 @@ fn gains_wait_for_the_next_chunk() {
     assert!(after == case.run(&mut fresh, &[]) && after != before);
 }
 
+/// Whatever a view says of itself, kernels read what the intake has, and no more.
+#[test]
+fn a_view_has_no_more_samples_than_its_intake() {
+    let Some(gpu) = device() else { return };
+    let case = Case::new(output(128, 4, 20, Dither::Uniform), 10, 2, 60.0, 81);
+    let mut rig = case.on_gpu(&gpu);
+    let packed = case.packed.each_ref().map(|pol| &pol[..]);
+    let received = chunk(case.layout(), &HostAllocator::default(), packed);
+    rig.intake.load(received, false).unwrap();
+    let mut filled = output_chunk(&case.config, 2, START);
+    let block = Block {
+        first: 0,
+        offset: [case.samples[0].len(); 2],
+        fine: &case.fine[..1],
+        absent: &[],
+    };
+    let view = rig.intake.view(Timestamp(0), case.samples[0].len());
+    let mut view = view.unwrap().unwrap();
+    view.samples = usize::MAX;
+    let span = &mut filled.writer().span();
+    let refused = rig.pipeline.run_frontend(&view, &block, span);
+    let refused = refused.expect_err("nothing is there").to_string();
+    assert!(refused.contains("front end"), "{refused}");
+}
+
 /// Outputs of one engine share its intake; engines share the GPU.
 #[test]
 fn outputs_and_engines_share_the_gpu() {
