@@ -158,18 +158,18 @@ fn complain(why: fmt::Arguments<'_>) {
 
 /// Parses the command line, runs the command and maps its outcome to an exit code.
 pub fn main() -> ExitCode {
-    match run(arguments(std::env::args_os().collect())) {
-        Ok(()) => match UNPRINTED.get() {
-            None => ExitCode::SUCCESS,
-            Some(error) => {
-                complain(format_args!("cannot print: {error}"));
-                ExitCode::FAILURE
-            }
-        },
-        Err(failure) => {
-            complain(format_args!("{failure}"));
-            failure.exit_code()
-        }
+    let done = run(arguments(std::env::args_os().collect()));
+    if let Err(failure) = &done {
+        complain(format_args!("{failure}"));
+    }
+    let unprinted = UNPRINTED.get();
+    if let Some(error) = unprinted {
+        complain(format_args!("cannot print: {error}"));
+    }
+    match (done, unprinted) {
+        (Err(failure), _) => failure.exit_code(),
+        (Ok(()), Some(_)) => ExitCode::FAILURE,
+        (Ok(()), None) => ExitCode::SUCCESS,
     }
 }
 
