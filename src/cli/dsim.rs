@@ -350,7 +350,10 @@ impl Documented for Truth<'_> {
 /// Runs the command.
 pub fn run(args: &DsimArgs) -> Result<(), Failure> {
     match (&args.interface, &args.output) {
-        (Some(interface), _) => live::run(args, args.config(To::Interface)?, interface),
+        (Some(interface), _) => {
+            args.serve.check().map_err(Failure::usage)?;
+            live::run(args, args.config(To::Interface)?, interface)
+        }
         (None, Some(path)) => write(args, path),
         (None, None) => Err(Failure::usage("give --interface or --output")),
     }

@@ -172,6 +172,7 @@ pub fn resolved(args: &FgpuArgs) -> Result<FgpuConfig, Failure> {
 /// Runs the command. `matches` is the parsed form of `args`, needed by `--print-config`.
 pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolved(args)?;
+    args.options.serve.check().map_err(Failure::usage)?;
     if args.print_config {
         print!("{}", to_toml(command, matches, &config));
         return Ok(());

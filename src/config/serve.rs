@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::heading;
+use super::{ConfigError, heading};
 
 /// Where a command listens.
 #[derive(Clone, Debug, Args)]
@@ -17,6 +17,20 @@ pub struct ServeOptions {
     /// unless given
     #[arg(long, value_name = "PORT", help_heading = heading::CONTROL)]
     pub prometheus_port: Option<u16>,
+}
+
+impl ServeOptions {
+    /// Refuses one port for both.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        match self.prometheus_port {
+            Some(port) if port > 0 && port == self.katcp_port => {
+                let rule = format!("is --katcp-port {port} too");
+                let way_out = "give another to one of them";
+                Err(ConfigError::new("--prometheus-port", port, rule, way_out))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Options of katgpucbf's Python event loop, which is not here.
@@ -37,4 +51,26 @@ pub struct AiomonitorOptions {
     /// Port of the event-loop monitor's web interface
     #[arg(long, value_name = "PORT")]
     pub aiomonitor_webui_port: Option<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_port_is_not_for_both() {
+        let with = |katcp_port, prometheus_port| ServeOptions {
+            katcp_host: String::new(),
+            katcp_port,
+            prometheus_port,
+        };
+        // Of 0, each gets one of its own.
+        for (katcp, prometheus) in [(7147, None), (7147, Some(7148)), (0, Some(0))] {
+            assert_eq!(with(katcp, prometheus).check(), Ok(()));
+        }
+        let refused = with(7147, Some(7147)).check().unwrap_err().to_string();
+        let expected =
+            "--prometheus-port 7147: is --katcp-port 7147 too; give another to one of them";
+        assert_eq!(refused, expected);
+    }
 }

@@ -41,7 +41,13 @@ fn each_mistake_is_answered_with_what_was_meant() {
     let doctor = ["doctor", "--recv-interface", "lo", "239.1.1.1"];
     let with = |options: &[&'static str]| [&doctor[..], options].concat();
     let (moment, rate) = (with(&["--for", "1e-9"]), with(&["--adc-sample-rate", "0"]));
-    let cases: [(&[&str], &[&str]); 14] = [
+    let ports = ["--katcp-port=7250", "--prometheus-port=7250"];
+    let ports = [&["dsim", "--interface", "no-such"], &ports[..]].concat();
+    let cases: [(&[&str], &[&str]); 15] = [
+        (
+            &ports,
+            &["--prometheus-port 7250: is --katcp-port 7250 too"],
+        ),
         (&["shadow"], &["<HOST:PORT>"]),
         (&["shadow", "localhost:1"], &["SRC, --recv-interface"]),
         (&["doctor"], &["SRC, --recv-interface missing"]),
@@ -141,6 +147,7 @@ fn numbers_that_no_engine_can_use_are_refused() {
         ("--send-rate-factor=-1", "must be 0"),
         ("--recv-buffer=18446744073709551615", "--recv-buffer"),
         ("--gain=auto", "?karoo-auto-gain"),
+        ("--prometheus-port=7147", "is --katcp-port 7147 too"),
     ];
     for (option, words) in cases {
         let output = engine(&["--wideband", WIDEBAND, option]);
