@@ -21,7 +21,9 @@ pub struct Latency {
     clock: SampleClock,
     /// One per bound, and one for what is above all.
     counts: [AtomicU64; BOUNDS.len() + 1],
-    nanoseconds: AtomicU64,
+    /// Bits of the sum of all ages in seconds: whole nanoseconds would be too many for 64 bits
+    /// where a sync time is wrong by years.
+    seconds: AtomicU64,
     /// Microseconds since somebody last took the quantiles.
     recent: Mutex<Histogram<u64>>,
 }
@@ -32,7 +34,7 @@ impl Latency {
         Self {
             clock,
             counts: Default::default(),
-            nanoseconds: AtomicU64::new(0),
+            seconds: AtomicU64::new(0f64.to_bits()),
             recent: Mutex::new(recent()),
         }
     }
@@ -49,11 +51,13 @@ impl Latency {
     fn record(&self, seconds: f64) {
         let bucket = BOUNDS.partition_point(|&bound| bound < seconds);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        let nanoseconds = (seconds.max(0.0) * 1e9) as u64;
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        let age = seconds.max(0.0);
+        let add = |sum| Some((f64::from_bits(sum) + age).to_bits());
+        let relaxed = Ordering::Relaxed;
+        let (Ok(_) | Err(_)) = self.seconds.fetch_update(relaxed, relaxed, add);
         // An lcore does not wait: a chunk that leaves while quantiles are taken is not among them.
         if let Ok(mut recent) = self.recent.try_lock() {
-            recent.saturating_record(nanoseconds / 1000);
+            recent.saturating_record((age * 1e6) as u64);
         }
     }
 
@@ -79,7 +83,7 @@ impl Latency {
         (
             bounds,
             sum,
-            self.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9,
+            f64::from_bits(self.seconds.load(Ordering::Relaxed)),
         )
     }
 }
@@ -117,5 +121,22 @@ mod tests {
         latency.note_departure(Timestamp(0));
         assert_eq!(latency.read().0.last(), Some(&4));
         assert!(latency.read().2 > 1.7e9);
+    }
+
+    /// With `--sync-time 0` each chunk is decades old, and the sum is one that does not fall.
+    #[test]
+    fn the_sum_of_great_ages_grows() {
+        let latency = Latency::new(SampleClock {
+            adc_sample_rate: 1e9,
+            sync_time: 0.0,
+        });
+        let mut before = 0.0;
+        for number in 1..=30 {
+            latency.record(1.8e9);
+            let (_, _, sum) = latency.read();
+            assert!(sum > before, "{number}: {sum}");
+            before = sum;
+        }
+        assert_eq!(before, 30.0 * 1.8e9);
     }
 }
