@@ -38,6 +38,13 @@ impl KurtosisFlags {
 }
 
 impl OutputStatistics {
+    /// Whether all powers are finite. Backends add up in single precision, whose largest number is
+    /// the fourth power of 4·10⁹ counts and the square of 2·10¹⁹: gains may be larger.
+    pub fn are_known(&self) -> bool {
+        let powers = self.channels.iter().flat_map(|sums| sums.power);
+        powers.into_iter().all(f64::is_finite)
+    }
+
     /// Mean power of each channel, in squared counts.
     pub fn powers(&self, pol: usize) -> impl Iterator<Item = f64> + '_ {
         let spectra = self.spectra as f64;
@@ -70,12 +77,17 @@ impl OutputStatistics {
     }
 
     /// Channels with something else than noise. `None` for fewer spectra than
-    /// [`kurtosis::LEAST_SPECTRA`], and of outputs with more than three spectra in two transforms'
-    /// time: their spectra have too much in common for thresholds of independent ones.
+    /// [`kurtosis::LEAST_SPECTRA`], and where gains are so large that Σ|x|⁴ is not finite. Also of
+    /// outputs with more than three spectra in two transforms' time: their spectra have too much in
+    /// common for thresholds of independent ones.
     ///
     /// Channel 0 of a wideband output is left out: its numbers are real, and so is its noise.
     pub fn kurtosis_flags(&self, pol: usize, output: &OutputConfig) -> Option<KurtosisFlags> {
         if output.oversampling.ratio() > MOST_OVERSAMPLING {
+            return None;
+        }
+        let squared = self.channels.iter().map(|sums| sums.power_squared[pol]);
+        if !squared.into_iter().all(f64::is_finite) {
             return None;
         }
         let thresholds = Thresholds::new(self.spectra, kurtosis::THREE_SIGMA)?;
@@ -284,6 +296,29 @@ mod tests {
         assert_eq!(flags(2, "1"), None);
         assert!(flags(spectra, "4/3").is_some() && flags(spectra, "3/2").is_some());
         assert_eq!((flags(spectra, "2"), flags(spectra, "16")), (None, None));
+    }
+
+    /// Fourth powers of 10¹⁰ counts are too large for single precision, and squares of 10²⁰.
+    #[test]
+    fn sums_that_overflowed_flag_nothing() {
+        let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
+        let config = crate::config::tests::engine(wideband, |_| {});
+        let summed = |rms: f64| {
+            let single = |power: f64| f64::from(power as f32);
+            let mut sums = steady(rms * rms, 1000);
+            sums.power = sums.power.map(single);
+            sums.power_squared = sums.power_squared.map(single);
+            statistics(1000, vec![sums; 64])
+        };
+        let of = |rms| {
+            let statistics = summed(rms);
+            let estimates = statistics.kurtosis(0).flatten().count();
+            let flags = statistics.kurtosis_flags(0, &config.outputs[0]);
+            (statistics.are_known(), estimates, flags.is_some())
+        };
+        assert_eq!(of(1e3), (true, 64, true));
+        assert_eq!(of(1e10), (true, 0, false));
+        assert_eq!(of(1e20), (false, 0, false));
     }
 
     #[test]

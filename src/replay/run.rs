@@ -467,7 +467,7 @@ fn output_end(plan: &ReplayPlan, outputs: &[Arc<OutputStats>]) -> Option<Timesta
     ends.max()
 }
 
-/// Levels of those outputs of which there are statistics.
+/// Levels of those outputs of which statistics tell them.
 fn output_levels(
     plan: &ReplayPlan,
     statistics: &StatisticsBoard,
@@ -477,7 +477,7 @@ fn output_levels(
     let levels = outputs.filter_map(|(index, (output, spectra))| {
         let total = statistics.output_total(index)?;
         let spectra = ground::lock(spectra);
-        Some(OutputLevels::of(output, &total, &spectra))
+        OutputLevels::of(output, &total, &spectra)
     });
     levels.collect()
 }

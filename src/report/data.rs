@@ -37,7 +37,8 @@ pub struct RunReport {
     /// Levels of the input, if statistics were taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_levels: Option<InputLevels>,
-    /// Levels of the outputs that sent something, if statistics were taken.
+    /// Levels of the outputs that sent something, if statistics were taken; without outputs whose
+    /// powers were too large for single precision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<OutputLevels>,
     /// Requests to the engine, if it was to have any.

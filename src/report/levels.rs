@@ -99,12 +99,16 @@ impl InputLevels {
 }
 
 impl OutputLevels {
-    /// What statistics of `output` come to, of which `spectra` has what was sent.
+    /// What statistics of `output` come to, of which `spectra` has what was sent. `None` where
+    /// gains are so large that [powers are not known](OutputStatistics::are_known).
     pub fn of(
         output: &OutputConfig,
         statistics: &OutputStatistics,
         spectra: &SpectraAccumulator,
-    ) -> Self {
+    ) -> Option<Self> {
+        if !statistics.are_known() {
+            return None;
+        }
         let (bits, dither) = (output.sample_bits, output.dither);
         let best_rms = level::best_rms(bits, dither);
         let power = [0, 1].map(|pol| statistics.mean_power(pol));
@@ -138,13 +142,13 @@ impl OutputLevels {
             true => statistics.correlation(),
             false => Complex64::default(),
         };
-        Self {
+        Some(Self {
             name: output.name.clone(),
             spectra: statistics.spectra,
             pols: [pol(0), pol(1)],
             correlation: correlation.norm(),
             phase: correlation.arg(),
-        }
+        })
     }
 
     /// A sentence on each polarisation of which something is to be done.
@@ -344,6 +348,11 @@ mod tests {
 
     /// Levels of an output whose polarisation 1 has this share of the power of polarisation 0.
     fn levels(share: f64) -> OutputLevels {
+        known_levels(share).unwrap()
+    }
+
+    /// The same, if it is finite.
+    fn known_levels(share: f64) -> Option<OutputLevels> {
         let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
         let engine = crate::config::tests::engine(options, |config| {
             config.outputs[0].dither = dsp::Dither::None;
@@ -365,6 +374,15 @@ mod tests {
         };
         let output = &engine.outputs[0];
         OutputLevels::of(output, &statistics, &SpectraAccumulator::of(output))
+    }
+
+    /// JSON has no numbers for what is not finite.
+    #[test]
+    fn powers_that_are_not_known_have_no_levels() {
+        assert!(known_levels(1.0).is_some());
+        for share in [f64::INFINITY, f64::NAN] {
+            assert!(known_levels(share).is_none());
+        }
     }
 
     /// What rounding leaks from the other polarisation says nothing of a dead one.

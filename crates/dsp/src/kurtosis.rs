@@ -14,10 +14,11 @@ pub const THREE_SIGMA: f64 = 0.001_349_898;
 
 /// The estimate from Σp and Σp² over so many spectra, of which there are at least two: 1 for
 /// Gaussian noise on the average, 0 for a steady tone, more than 1 for pulses. Equation 8. `None`
-/// if there is no power.
+/// if there is no power, or if a sum is not finite: what it was added up in had no room for it.
 pub fn estimate(power: f64, power_squared: f64, spectra: u64) -> Option<f64> {
     let m = spectra as f64;
-    (spectra > 1 && power > 0.0)
+    let is_known = power.is_finite() && power_squared.is_finite();
+    (spectra > 1 && power > 0.0 && is_known)
         .then(|| (m + 1.0) / (m - 1.0) * (m * power_squared / (power * power) - 1.0))
 }
 
@@ -317,5 +318,7 @@ mod tests {
         assert!(thresholds.flags(f64::NAN));
         assert_eq!(estimate(0.0, 0.0, 1000), None);
         assert_eq!(estimate(1.0, 1.0, 1), None);
+        assert_eq!(estimate(1e20, f64::INFINITY, 1000), None);
+        assert_eq!(estimate(f64::INFINITY, f64::INFINITY, 1000), None);
     }
 }
