@@ -2,11 +2,11 @@
 
 mod live;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use dsp::SampleBits;
+use ground::files::WholeFile;
 use ground::{SampleClock, StopFlag, counted};
 use katcp::reading::unix_now;
 use nix::sys::statvfs::statvfs;
@@ -14,7 +14,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
-use super::{Failure, Files, NewFile, examples, is_pipe};
+use super::{Failure, Files, examples, is_pipe};
 use crate::assembly::{Demand, stop_on_signal};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
@@ -359,11 +359,12 @@ pub fn run(args: &DsimArgs) -> Result<(), Failure> {
     }
 }
 
-/// The files that a capture and its truth are written to. The capture has another name until it is
-/// whole, and takes the place of what has its own then.
+/// The files that a capture and its truth are written to. Each has another name until it is whole,
+/// and takes the place of what has its own then.
 fn files(truth: Option<&Path>, output: &Path) -> Files {
-    let part = CaptureWriter::part_of(output);
+    let [truth_part, part] = [truth, Some(output)].map(|path| WholeFile::part_of(path?));
     let files = Files::default().writes("--truth", truth);
+    let files = files.writes("--truth, until it is whole", truth_part.as_deref());
     let files = files.writes("--output", Some(output));
     files.writes("--output, until it is whole", part.as_deref())
 }
@@ -389,7 +390,6 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let windows = progress::windows(&config, &config.signals, config.period, is_told);
     let windows = windows.ok_or_else(|| interrupted(path))?;
     let digitiser = Digitiser::of(config.clone(), windows);
-    let new_truth = truth.filter(|path| !path.exists());
     // Opened before hours of writing.
     let truth_file = match truth_pipe {
         None => truth.map(open_truth).transpose()?,
@@ -400,12 +400,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let written =
         capture.and_then(|capture| write_heaps(args, &digitiser, heaps, capture, &stop, &ledger));
     let written = written.and_then(|frames| frames.ok_or_else(|| interrupted(path)));
-    let frames = written.inspect_err(|_| {
-        if let Some(path) = new_truth {
-            // Empty, and if it cannot be removed, that is all that it is.
-            let _ = fs::remove_file(path);
-        }
-    })?;
+    let frames = written?;
     let samples = heaps.saturating_mul(args.heap_samples as u64);
     tracing::info!(
         "{}: {}, {} per polarisation, {}",
@@ -414,7 +409,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         counted(samples, "sample"),
         counted(ledger.borrow().len() as u64, "fault"),
     );
-    if let Some((path, file)) = truth.zip(truth_file) {
+    if let Some((path, mut file)) = truth.zip(truth_file) {
         let truth = Truth {
             bits: args.sample_bits,
             heap_samples: args.heap_samples,
@@ -431,9 +426,8 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
             faults: &ledger.borrow(),
         };
         let text = to_json(&truth).map_err(Failure::data)?;
-        let written = file
-            .begin()
-            .and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = file.write_all(text.as_bytes());
+        let written = written.and_then(|()| file.finish());
         written.map_err(|error| no_truth(path, &error))?;
     }
     Ok(())
@@ -448,8 +442,8 @@ fn no_truth(path: &Path, error: &io::Error) -> Failure {
     Failure::data(format!("cannot write --truth {path:?}: {error}"))
 }
 
-fn open_truth(path: &Path) -> Result<NewFile, Failure> {
-    NewFile::open(path).map_err(|error| no_truth(path, &error))
+fn open_truth(path: &Path) -> Result<WholeFile, Failure> {
+    WholeFile::create(path).map_err(|error| no_truth(path, &error))
 }
 
 fn create(path: &Path) -> Result<CaptureWriter, Failure> {
@@ -484,6 +478,8 @@ fn write_heaps(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -503,6 +499,8 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let check = |truth: &str| files(Some(&at(truth)), &at("a.pcap")).check();
         assert!(check("a.json").is_ok() && check("b.pcap.part").is_ok());
+        let other_way_round = files(Some(&at("a")), &at("a.part")).check();
+        assert!(other_way_round.is_err());
         for truth in ["a.pcap", "a.pcap.part"] {
             assert!(check(truth).is_err(), "{truth}");
         }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use ground::files::WholeFile;
+
 use super::Failure;
 use crate::config::ConfigError;
 
@@ -141,14 +143,13 @@ impl NewFile {
         file.map(Self)
     }
 
-    /// Finds out whether it can be opened, and leaves all as it was.
+    /// Finds out whether [a whole file](WholeFile) can be written there, and leaves all as it was.
     pub fn check(path: &Path) -> io::Result<()> {
-        match fs::metadata(path) {
-            Ok(about) if about.is_file() || about.is_dir() => Self::open(path).map(drop),
+        match WholeFile::part_of(path) {
+            Some(_) => WholeFile::create(path).map(drop),
+            None if path.is_dir() => Self::open(path).map(drop),
             // The reader of a pipe would see an end.
-            Ok(_) => Ok(()),
-            // The file that this makes, not a link that leads to it.
-            Err(_) => Self::open(path).and_then(|_| fs::remove_file(path.canonicalize()?)),
+            None => Ok(()),
         }
     }
 

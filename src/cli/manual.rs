@@ -1,14 +1,14 @@
 //! `karoo man` and `karoo completions`: pages of the manual and completions of shells, made of the
 //! command line itself.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use ground::files::write_whole;
 
 use super::{Failure, examples};
 use crate::config::ConfigError;
@@ -49,7 +49,7 @@ pub fn write_pages(args: &ManArgs, mut command: Command) -> Result<(), Failure> 
 fn write_page(command: &Command, above: Option<&str>, folder: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or("karoo").to_owned();
     let text = page(command, above)?;
-    File::create(folder.join(format!("{name}.1")))?.write_all(&text)?;
+    write_whole(folder.join(format!("{name}.1")), text)?;
     let below = command.get_subcommands().filter(|c| !c.is_hide_set());
     below
         .into_iter()

@@ -1,10 +1,10 @@
 //! `karoo plan`: what would run where on this host, or on a recorded one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Command};
+use ground::files::write_whole;
 use ground::os::allowed_cpus;
 use host;
 use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
@@ -91,7 +91,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         .collect();
     let plan = host::placement::plan(&machine, &wishes, &allowed, cores.as_ref());
     if let Some(path) = &args.picture {
-        fs::write(path, picture(&plan))
+        write_whole(path, picture(&plan))
             .map_err(|error| Failure::usage(format!("--picture {}: {error}", path.display())))?;
     }
     if args.json {
@@ -336,6 +336,8 @@ fn core_times(root: &Root, file: Option<&Path>) -> Result<Option<CoreTimes>, Fai
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

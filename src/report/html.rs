@@ -2,10 +2,12 @@
 //! itself.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use dsp::power::dbfs_words;
+use ground::files::WholeFile;
 use quick_xml::escape::escape;
 
 use super::data::{InputReport, RunReport};
@@ -34,7 +36,8 @@ pub struct ReportError {
 
 /// Writes `report.json` and `report.html` into `dir`, which is made if need be.
 ///
-/// `spectra` has what was gathered of each output by name. Each file appears whole or not at all.
+/// `spectra` has what was gathered of each output by name. Neither file appears before both are
+/// whole.
 pub fn write_report(
     dir: &Path,
     report: &RunReport,
@@ -44,7 +47,7 @@ pub fn write_report(
 }
 
 /// Writes `report.json` with a document, and `report.html` with its page, into `dir`, which is
-/// made if need be. Each file appears whole or not at all.
+/// made if need be. Neither appears before both are whole.
 pub(super) fn write_pair(
     dir: &Path,
     report: &impl Documented,
@@ -58,18 +61,14 @@ pub(super) fn write_pair(
     let [json_path, html_path] = REPORT_FILES.map(|name| dir.join(name));
     let mut json = to_json(report).map_err(|error| failed(&json_path)(io::Error::other(error)))?;
     json.push('\n');
-    replace(&json_path, json.as_bytes()).map_err(failed(&json_path))?;
-    replace(&html_path, page.as_bytes()).map_err(failed(&html_path))
-}
-
-/// Writes beside the file and renames, so that a reader never sees half of it.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
-    fs::write(&temporary, bytes)
-        .and_then(|()| fs::rename(&temporary, path))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&temporary);
-        })
+    let begin = |path: &Path, text: &str| {
+        let mut file = WholeFile::create(path)?;
+        file.write_all(text.as_bytes()).map(|()| file)
+    };
+    let json = begin(&json_path, &json).map_err(failed(&json_path))?;
+    let page = begin(&html_path, page).map_err(failed(&html_path))?;
+    json.finish().map_err(failed(&json_path))?;
+    page.finish().map_err(failed(&html_path))
 }
 
 /// A number in groups of three digits.

@@ -322,6 +322,23 @@ fn every_drop_cause_is_explained() {
     }
 }
 
+/// As where the disk has room for the document alone.
+#[test]
+fn a_report_is_not_of_two_runs() {
+    let folder = tempfile::tempdir().expect("folder");
+    let at = |name: &str| folder.path().join(name);
+    for name in REPORT_FILES {
+        fs::write(at(name), "old").expect("written");
+    }
+    fs::create_dir(at("report.html.part")).expect("in the way");
+    let error = write_report(folder.path(), &report(), &[]).expect_err("half of it");
+    assert!(error.to_string().contains("report.html"), "{error}");
+    for name in REPORT_FILES {
+        assert_eq!(fs::read_to_string(at(name)).expect("there"), "old");
+    }
+    assert!(!at("report.json.part").exists());
+}
+
 #[test]
 fn unwritable_folder_is_named() {
     let folder = tempfile::tempdir().expect("folder");

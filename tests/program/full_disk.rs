@@ -1,9 +1,82 @@
 //! What commands leave, and say, where there is no room for what they write.
 
-use std::fs::File;
-use std::process::{Command, Stdio};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
-use crate::support::{host, refused};
+use crate::support::{data, host, refused};
+
+/// Runs the binary, which may write to pipes and devices, but no byte to a file.
+fn without_room(args: &[&str]) -> Output {
+    let script = r#"trap "" XFSZ; ulimit -f 0; exec "$0" "$@""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_karoo")]);
+    command.args(args).output().unwrap()
+}
+
+/// Names and contents of files.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let file = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, fs::read(entry.path()).unwrap())
+    };
+    entries.map(file).collect()
+}
+
+#[test]
+fn results_appear_whole_or_not_at_all() {
+    let host = host::lay_out(&host::record("milan"));
+    let root = host.path().to_str().unwrap();
+    let made = tempfile::tempdir().unwrap();
+    let at = |name: &str| made.path().join(name).to_str().unwrap().to_owned();
+    let (picture, truth, cores) = (at("p.svg"), at("t.json"), at("c.json"));
+    let capture = data("tones-10bit.pcap");
+    let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=4096,taps=4";
+    let replay = [
+        "replay",
+        capture.to_str().unwrap(),
+        "-o",
+        "/dev/null",
+        "--backend=cpu",
+        "--quiet",
+        "--wideband",
+        wideband,
+        "--report",
+    ];
+    let folder = made.path().to_str().unwrap();
+    let cases: [(&[&str], i32); 5] = [
+        (&["plan", "--root", root, "--picture", &picture], 2),
+        (&["man", folder], 2),
+        (
+            &[
+                "dsim",
+                "--output=/dev/null",
+                "--samples=4096",
+                "--truth",
+                &truth,
+            ],
+            1,
+        ),
+        (
+            &[
+                "bench",
+                "cores",
+                "--cpus=0",
+                "--milliseconds=1",
+                "--output",
+                &cores,
+            ],
+            2,
+        ),
+        (&[&replay[..], &[folder]].concat(), 1),
+    ];
+    for (args, code) in cases {
+        refused(&without_room(args), code, "File too large");
+        assert_eq!(files(made.path()), BTreeMap::new(), "{args:?}");
+    }
+}
 
 #[test]
 fn what_cannot_be_printed_is_told_also_where_a_command_fails() {

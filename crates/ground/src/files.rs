@@ -1,8 +1,12 @@
-//! Whole files that a user may name by mistake.
+//! Files that a user names: some by mistake.
+
+mod whole;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+
+pub use whole::{WholeFile, is_stdin, is_stdout, write_whole};
 
 /// Largest text file that is read, in bytes.
 const TEXT_LIMIT: u64 = 64 << 20;

@@ -13,6 +13,7 @@
 //! | lock a mutex whose holder may have panicked | [`lock()`] |
 //! | pin threads, prefer a NUMA node, map memory | [`os`] |
 //! | read a file that a user named | [`files::read_text`] |
+//! | write one that appears whole or not at all | [`files::WholeFile`], [`files::write_whole`] |
 //! | say how many of something there are | [`counted`], [`plural`], [`grouped`] |
 //!
 //! A data thread books its time, and another thread reads the books:

@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use clap::Args;
+use ground::files::write_whole;
 use ground::os::allowed_cpus;
 use host::topology::{CpuList, Machine, Root};
 use indicatif::ProgressBar;
@@ -65,7 +66,7 @@ pub fn run(args: &CoresArgs) -> Result<(), Failure> {
         false => print!("{}", Tables(&times)),
     }
     match &args.output {
-        Some(path) => fs::write(path, &text).map_err(|error| failed(path, error)),
+        Some(path) => write_whole(path, text).map_err(|error| failed(path, error)),
         None => Ok(()),
     }
 }

@@ -1,10 +1,10 @@
 //! `karoo flow check`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 use ground::counted;
+use ground::files::write_whole;
 use karoo_flow::analysis::{Network, Report};
 use karoo_flow::place::{Costs, longest_block, network};
 use karoo_flow::{Graph, NodeId, Settings};
@@ -122,7 +122,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
             if let Some(path) = path {
                 let failed =
                     |error| Failure::usage(format!("{option} {}: {error}", path.display()));
-                fs::write(path, text).map_err(failed)?;
+                write_whole(path, text).map_err(failed)?;
             }
         }
     }

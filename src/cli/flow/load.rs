@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{env, fs, io};
 
 use clap::Args;
-use ground::files::read_text;
+use ground::files::{read_text, write_whole};
 use ground::os::allowed_cpus;
 use host::topology::{CoreTimes, CpuList, Distances, Machine, Root};
 use karoo_flow::place::{
@@ -166,7 +166,7 @@ impl CostOptions {
         let costs = measure(graph, Calibration { time, cpu }).map_err(Failure::data)?;
         if let Some(path) = path {
             let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
-            let written = folder.and_then(|()| fs::write(&path, costs.to_json()));
+            let written = folder.and_then(|()| write_whole(&path, costs.to_json()));
             match (written, &self.costs) {
                 (Err(error), Some(_)) => {
                     return Err(Failure::usage(format!(

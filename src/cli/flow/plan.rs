@@ -1,9 +1,9 @@
 //! `karoo flow plan`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use ground::files::write_whole;
 use karoo_flow::place::{Cores, Costs, Grouping, Plan, PlanError, Wishes, longest_block, plan};
 use karoo_flow::{Cause, Graph, Problems};
 
@@ -159,7 +159,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         .measured(&loaded.graph, &args.costs, &args.cores, cores)?;
     if let Some(path) = &args.output {
         let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
-        fs::write(path, plan.to_json()).map_err(failed)?;
+        write_whole(path, plan.to_json()).map_err(failed)?;
     }
     match (args.json, args.dot, args.svg) {
         (true, ..) => println!("{}", plan.to_json()),

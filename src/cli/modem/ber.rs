@@ -1,13 +1,13 @@
 //! `karoo modem ber`.
 
 use std::fmt::Display;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 use std::time::Instant;
 
 use clap::Args;
+use ground::files::write_whole;
 use karoo_modem::channel::{ChannelSettings, Profile};
 use karoo_modem::rx::{Acquisition, Equaliser, ModeVote, RxConfig};
 use karoo_modem::theory::required_eb_n0;
@@ -298,7 +298,7 @@ impl<'a> Picture<'a> {
         let Some(svg) = error_rates_svg(&bit_rates(points)) else {
             return Err(failed(&"no frame was found: nothing to draw"));
         };
-        fs::write(self.0, svg).map_err(|error| failed(&error))
+        write_whole(self.0, svg).map_err(|error| failed(&error))
     }
 }
 

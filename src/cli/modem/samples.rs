@@ -1,9 +1,10 @@
 //! Files of samples: raw by their option or name, SigMF by their name.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use ground::files::write_whole;
 use karoo_flow::adapters::{Address, Awaited, Stop};
 use karoo_modem::formats::{
     Annotation, FullScale, MOST_META_BYTES, ReadCounts, Recording, RecordingPaths, SampleFormat,
@@ -336,7 +337,7 @@ impl Output {
         let counts = self.writer.finish().map_err(failed)?;
         if let Some(meta) = self.meta {
             let failed = |error| Failure::data(format!("{}: {error}", meta.display()));
-            fs::write(&meta, self.recording.to_json()).map_err(failed)?;
+            write_whole(&meta, self.recording.to_json()).map_err(failed)?;
         }
         Ok(counts)
     }

@@ -6,8 +6,9 @@ mod writer;
 use std::io;
 use std::path::Path;
 
+pub use ground::files::{is_stdin, is_stdout};
 pub use reader::{CaptureReader, Frame};
-pub use writer::{CaptureWriter, Precision, is_stdin, is_stdout};
+pub use writer::{CaptureWriter, Precision};
 
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u16 = 1;

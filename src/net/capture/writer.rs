@@ -1,10 +1,9 @@
 //! Writer of classic pcap files.
 
-use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use ground::files::WholeFile;
 
 use super::{CaptureError, ETHERNET, SNAPLEN};
 
@@ -17,12 +16,10 @@ pub enum Precision {
     Nanoseconds,
 }
 
-/// Writes frames to `PATH.part` and gives the file its name when it is finished,
-/// so that no file that looks whole is left behind by a run that failed.
+/// Writes frames to a [`WholeFile`].
 pub struct CaptureWriter {
     path: PathBuf,
-    part: Option<PathBuf>,
-    output: BufWriter<File>,
+    output: BufWriter<WholeFile>,
     precision: Precision,
 }
 
@@ -30,27 +27,12 @@ impl CaptureWriter {
     /// Creates the file and writes its header.
     pub fn create(path: impl AsRef<Path>, precision: Precision) -> Result<Self, CaptureError> {
         let path = path.as_ref();
-        let part = Self::part_of(path);
-        let path = match &part {
-            Some(_) => behind_links(path),
-            None => path.to_owned(),
-        };
-        let file = match &part {
-            Some(part) => Self::claim(part),
-            // Where it is, for it may have something before the capture.
-            None if is_stdout(&path) => {
-                let own = io::stdout().as_fd().try_clone_to_owned();
-                own.map(File::from)
-            }
-            None => File::options().write(true).open(&path),
-        };
-        let file = file.map_err(|source| CaptureError::Create {
+        let file = WholeFile::create(path).map_err(|source| CaptureError::Create {
             path: path.display().to_string(),
             source,
         })?;
         let mut writer = Self {
-            path,
-            part,
+            path: file.path().to_owned(),
             output: BufWriter::with_capacity(1 << 20, file),
             precision,
         };
@@ -64,51 +46,9 @@ impl CaptureWriter {
         Ok(writer)
     }
 
-    /// Opens an unfinished file that no other run writes to, and empties it.
-    fn claim(part: &Path) -> io::Result<File> {
-        loop {
-            let mut options = File::options();
-            let file = options
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(part)?;
-            if Self::empty(&file, part)? {
-                return Ok(file);
-            }
-        }
-    }
-
-    /// Locks and empties an unfinished file. False, and nothing is done to it, if another run has
-    /// finished and renamed it since it was opened.
-    fn empty(file: &File, part: &Path) -> io::Result<bool> {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let why = format!(
-                    "another run is writing {part:?}: wait for its end or choose another name"
-                );
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
-            }
-            // Some file systems have no locks.
-            Err(TryLockError::Error(_)) | Ok(()) => {}
-        }
-        let there = is_at(file, part)?;
-        if there {
-            file.set_len(0)?;
-        }
-        Ok(there)
-    }
-
-    /// Where the file is until it is finished: beside the one that a link leads to, for a link is
-    /// no file to be replaced. A pipe or a device cannot be renamed over, nor can
-    /// standard output: its path may be a link to what is open.
+    /// Where the file is until it is finished, as of any [`WholeFile`].
     pub fn part_of(path: &Path) -> Option<PathBuf> {
-        let special = fs::metadata(path).is_ok_and(|meta| !meta.is_file());
-        (!special && !is_stdout(path)).then(|| {
-            let mut name = behind_links(path).into_os_string();
-            name.push(".part");
-            PathBuf::from(name)
-        })
+        WholeFile::part_of(path)
     }
 
     /// Bytes that a frame of `len` takes in the file.
@@ -142,11 +82,13 @@ impl CaptureWriter {
     pub fn finish(mut self) -> Result<(), CaptureError> {
         let flushed = self.output.flush();
         flushed.map_err(|source| self.failed(source))?;
-        if let Some(part) = &self.part {
-            fs::rename(part, &self.path).map_err(|source| self.failed(source))?;
-            self.part = None;
-        }
-        Ok(())
+        let path = self.path;
+        // Nothing is buffered any more.
+        let finished = self.output.into_parts().0.finish();
+        finished.map_err(|source| CaptureError::Write {
+            path: path.display().to_string(),
+            source,
+        })
     }
 
     fn put(&mut self, parts: &[&[u8]]) -> Result<(), CaptureError> {
@@ -166,73 +108,12 @@ impl CaptureWriter {
     }
 }
 
-impl Drop for CaptureWriter {
-    fn drop(&mut self) {
-        if let Some(part) = &self.part {
-            // Nothing more can be done about a file that cannot be removed.
-            let _ = fs::remove_file(part);
-        }
-    }
-}
-
-/// Whether a path leads to standard output, where it is a pipe or a file: what is printed there
-/// would be among what is written by the path, or over it.
-pub fn is_stdout(path: &Path) -> bool {
-    leads_to(path, "/proc/self/fd/1")
-}
-
-/// Whether a path leads to standard input, where it is a pipe or a file.
-pub fn is_stdin(path: &Path) -> bool {
-    leads_to(path, "/proc/self/fd/0")
-}
-
-fn leads_to(path: &Path, descriptor: &str) -> bool {
-    let file = |about: fs::Metadata| (about.dev(), about.ino());
-    let own = fs::metadata(descriptor);
-    let own = own.ok().filter(|own| !own.file_type().is_char_device());
-    own.is_some_and(|own| fs::metadata(path).is_ok_and(|there| file(there) == file(own)))
-}
-
-/// Where symbolic links lead, whether a file is there yet or not.
-fn behind_links(path: &Path) -> PathBuf {
-    // As many as the kernel follows.
-    const MOST: usize = 40;
-    let mut path = path.to_owned();
-    for _ in 0..MOST {
-        let Ok(to) = fs::read_link(&path) else { break };
-        path = path.parent().unwrap_or(Path::new("")).join(to);
-    }
-    path
-}
-
-/// Whether the path leads to this open file.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let file = file.metadata()?;
-    match fs::metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (file.dev(), file.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    #[test]
-    fn a_path_that_cannot_be_looked_at_is_told() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let of = |path: &Path| is_at(file.as_file(), path).map_err(|error| error.kind());
-        assert_eq!(of(file.path()), Ok(true));
-        assert_eq!(of(Path::new("/dev/null")), Ok(false));
-        assert_eq!(of(Path::new("/no/such/file")), Ok(false));
-        assert_eq!(
-            of(&file.path().join("x")),
-            Err(io::ErrorKind::NotADirectory)
-        );
-    }
 
     #[test]
     fn one_run_at_a_time_writes_a_capture() {
@@ -289,21 +170,5 @@ mod tests {
         let bytes = fs::read(&path).unwrap();
         assert_eq!(bytes[24..28], [0xff; 4]);
         assert_eq!(bytes.len() as u64, 24 + CaptureWriter::frame_bytes(5));
-    }
-
-    #[test]
-    fn what_was_finished_meanwhile_is_not_emptied() {
-        let folder = tempfile::tempdir().unwrap();
-        let [part, whole] = ["a.part", "a"].map(|name| folder.path().join(name));
-        fs::write(&part, "packets").unwrap();
-        let opened = File::options().write(true).open(&part).unwrap();
-        fs::rename(&part, &whole).unwrap();
-        assert!(!CaptureWriter::empty(&opened, &part).unwrap());
-        // Nor if another file has its name by then.
-        File::create(&part).unwrap();
-        assert!(!CaptureWriter::empty(&opened, &part).unwrap());
-        assert_eq!(fs::read(&whole).unwrap(), b"packets");
-        assert!(CaptureWriter::empty(&opened, &whole).unwrap());
-        assert_eq!(fs::read(&whole).unwrap(), b"");
     }
 }

@@ -9,12 +9,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use ground::files::write_whole;
 use karoo_fft::Fft;
 use karoo_modem::rx::{Counts, ReceivedFrame};
 use karoo_modem::waveform::Modulation;
 use num_complex::Complex32;
 
-use super::html::{ReportError, replace};
+use super::html::ReportError;
 
 pub use input::{Corrected, InputLevel, InputMeter, input_lines};
 pub use rates::{RatesRun, bit_rates, write_rates};
@@ -189,7 +190,7 @@ impl ModemGatherer {
         };
         fs::create_dir_all(dir).map_err(failed(dir))?;
         let path = dir.join("report.html");
-        replace(&path, page::page(self, run, counts).as_bytes()).map_err(failed(&path))
+        write_whole(&path, page::page(self, run, counts)).map_err(failed(&path))
     }
 }
 

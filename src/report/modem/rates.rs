@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use ground::counted;
+use ground::files::write_whole;
 use karoo_modem::rx::ModeVote;
 use karoo_modem::theory::{Interval, mode_error_rate};
 use karoo_modem::trials::TrialPoint;
@@ -12,7 +13,7 @@ use karoo_modem::waveform::{ModeSet, Modulation};
 use quick_xml::escape::escape;
 
 use super::super::error_rates::{MeasuredRate, error_rates_svg, frame_rates_svg};
-use super::super::html::{ReportError, STYLE, grouped, replace, seconds, write_tiles};
+use super::super::html::{ReportError, STYLE, grouped, seconds, write_tiles};
 
 /// Loss that is within the goal, in dB.
 const GOAL_DB: f64 = 0.3;
@@ -40,7 +41,7 @@ pub fn write_rates(dir: &Path, run: &RatesRun, points: &[TrialPoint]) -> Result<
     };
     fs::create_dir_all(dir).map_err(failed(dir))?;
     let path = dir.join("report.html");
-    replace(&path, page(run, points).as_bytes()).map_err(failed(&path))
+    write_whole(&path, page(run, points)).map_err(failed(&path))
 }
 
 /// Rates as the picture shows them.
