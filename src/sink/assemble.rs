@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::io::Write;
 
 use dsp::OutputBits;
 use dsp::quantise::nibbles;
+use ground::files::WholeFile;
 use ground::{N_POL, Timestamp, counted};
 use spead::SpectraRepr;
 
 use super::files::write_npy;
 use super::layout::{Layout, gcd};
-use super::output::{JONES, Output, widening, write_error};
+use super::output::{JONES, Output, Unfinished, widening, write_error};
 use super::ranges::Ranges;
 use super::{Kind, Route, SinkError, SinkOptions, StreamReport, counts, spectrum, synthesis};
 use crate::config::SynthesisOptions;
@@ -166,8 +168,9 @@ impl Assembler {
         }
     }
 
-    /// Zeroes what is incomplete, writes the other files, and says what was found.
-    pub(super) fn finish(mut self) -> Result<StreamReport, SinkError> {
+    /// Zeroes what is incomplete, writes the other files, and says what was found. The files are
+    /// to be finished once those of all streams are there.
+    pub(super) fn finish(mut self) -> Result<(StreamReport, Unfinished), SinkError> {
         let heap_bytes = self.layout.heap_bytes();
         for (&(batch, sub), heap) in &self.heaps {
             let Heap::Open(_, ranges) = heap else {
@@ -186,11 +189,13 @@ impl Assembler {
         self.fill_totals();
         self.find_problems();
         self.find_notes();
-        if self.output.is_some() {
-            self.write_tables()?;
-            self.synthesise()?;
+        let mut files = Unfinished::default();
+        self.write_tables(&mut files)?;
+        self.synthesise(&mut files)?;
+        if let Some(output) = self.output {
+            files.push(output.into_file());
         }
-        Ok(self.report)
+        Ok((self.report, files))
     }
 
     /// Fills in the report's totals.
@@ -362,7 +367,7 @@ impl Assembler {
     }
 
     /// Samples, if they are asked for.
-    fn synthesise(&mut self) -> Result<(), SinkError> {
+    fn synthesise(&mut self, files: &mut Unfinished) -> Result<(), SinkError> {
         let (Some(output), Some(options)) = (&self.output, &self.synthesis) else {
             return Ok(());
         };
@@ -378,22 +383,23 @@ impl Assembler {
             let mut heaps = substreams.clone().map(|sub| self.heaps.get(&(batch, sub)));
             heaps.all(|heap| matches!(heap, Some(Heap::Whole(_))))
         };
-        let from = (&*output.path, output.header);
+        let from = (output.current_path(), output.header);
         let written = synthesis::write(layout, options, from, whole, &to);
-        let written = written.map_err(|failure| match failure {
+        let (written, file) = written.map_err(|failure| match failure {
             synthesis::Failure::Io(source) => write_error(&to, source),
             synthesis::Failure::Bank(source) => SinkError::Synthesis {
                 channels: layout.channels,
                 source,
             },
         })?;
+        files.push(file);
         self.report.files.push(written.file.clone());
         self.report.synthesis = Some(written);
         Ok(())
     }
 
     /// Presence, timestamps, picture.
-    fn write_tables(&mut self) -> Result<(), SinkError> {
+    fn write_tables(&mut self, unfinished: &mut Unfinished) -> Result<(), SinkError> {
         let Some(output) = &self.output else {
             return Ok(());
         };
@@ -405,14 +411,14 @@ impl Assembler {
         let path = output.dir.join(format!("{}.present.npy", layout.name));
         let present = (0..batches).flat_map(|batch| (0..substreams).map(move |sub| (batch, sub)));
         let present = present.map(|at| [matches!(self.heaps.get(&at), Some(Heap::Whole(_))) as u8]);
-        write_npy(&path, "|b1", &[batches as u64, substreams as u64], present)
-            .map_err(|e| write_error(&path, e))?;
+        let file = write_npy(&path, "|b1", &[batches as u64, substreams as u64], present);
+        unfinished.push(file.map_err(|e| write_error(&path, e))?);
         files.push(path);
 
         let path = output.dir.join(format!("{}.timestamps.npy", layout.name));
         let timestamps = layout.batches.iter().map(|t| t.to_le_bytes());
-        write_npy(&path, "<u8", &[batches as u64], timestamps)
-            .map_err(|e| write_error(&path, e))?;
+        let file = write_npy(&path, "<u8", &[batches as u64], timestamps);
+        unfinished.push(file.map_err(|e| write_error(&path, e))?);
         files.push(path);
 
         if self.jones.iter().any(|&n| n > 0) {
@@ -423,7 +429,11 @@ impl Assembler {
             let path = output.dir.join(format!("{}.spectrum.svg", layout.name));
             let title = format!("{}: F-engine {}", layout.name, layout.feng_id);
             let svg = spectrum::svg(&title, [&mean(&self.power[0]), &mean(&self.power[1])]);
-            std::fs::write(&path, svg).map_err(|e| write_error(&path, e))?;
+            let file = WholeFile::create(&path).and_then(|mut file| {
+                file.write_all(svg.as_bytes())?;
+                Ok(file)
+            });
+            unfinished.push(file.map_err(|e| write_error(&path, e))?);
             files.push(path);
         }
         let names = files.iter().map(|path| path.display().to_string());

@@ -1,8 +1,9 @@
 //! Arrays in numpy's file format, version 1.0.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+
+use ground::files::WholeFile;
 
 /// The header of an array in C order: `descr` such as `|i1`, axes slowest first.
 pub(super) fn npy_header(descr: &str, shape: &[u64]) -> Vec<u8> {
@@ -21,19 +22,19 @@ pub(super) fn npy_header(descr: &str, shape: &[u64]) -> Vec<u8> {
     header
 }
 
-/// Writes a whole array.
+/// Writes a whole array, into a file that is to be finished.
 pub(super) fn write_npy(
     path: &Path,
     descr: &str,
     shape: &[u64],
     elements: impl Iterator<Item = impl AsRef<[u8]>>,
-) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+) -> io::Result<WholeFile> {
+    let mut file = BufWriter::new(WholeFile::create(path)?);
     file.write_all(&npy_header(descr, shape))?;
     for element in elements {
         file.write_all(element.as_ref())?;
     }
-    file.flush()
+    file.into_inner().map_err(io::IntoInnerError::into_error)
 }
 
 #[cfg(test)]

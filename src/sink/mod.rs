@@ -178,7 +178,6 @@ pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkErr
     }
     let (layouts, mut report) = layout::survey(capture, options)?;
     output::spare(capture, &layouts, options)?;
-    output::remove_old(capture, &layouts, options)?;
     let mut streams = layouts
         .into_iter()
         .map(|layout| assemble::Assembler::new(layout, options))
@@ -202,10 +201,13 @@ pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkErr
         }
         Ok(())
     })?;
-    report.streams = streams
-        .into_iter()
-        .map(assemble::Assembler::finish)
-        .collect::<Result<_, _>>()?;
+    let finished = streams.into_iter().map(assemble::Assembler::finish);
+    let finished: Vec<_> = finished.collect::<Result<_, _>>()?;
+    let files: Vec<_>;
+    (report.streams, files) = finished.into_iter().unzip();
+    // Not before all of it is there: what an earlier run left is whole.
+    files.into_iter().try_for_each(output::Unfinished::finish)?;
+    output::remove_old(capture, &report.streams, options)?;
     Ok(report)
 }
 

@@ -1,16 +1,16 @@
 //! The file that a stream's spectra are written into.
 
-use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use dsp::OutputBits;
 use ground::N_POL;
+use ground::files::WholeFile;
 
 use super::files::npy_header;
 use super::layout::Layout;
-use super::{SinkError, SinkOptions};
+use super::{SinkError, SinkOptions, StreamReport};
 
 /// Bytes of a Jones vector in the output file: two polarisations, real and imaginary part.
 pub(super) const JONES: usize = N_POL * 2;
@@ -45,9 +45,12 @@ pub(super) fn spare(
     for layout in layouts {
         for ending in made {
             let path = dir.join(format!("{}.{ending}", layout.name));
-            if identity(&path) == Some(read) {
+            let part = WholeFile::part_of(&path);
+            let paths = [Some(path), part].into_iter().flatten();
+            let written = paths.into_iter().find(|path| identity(path) == Some(read));
+            if let Some(written) = written {
                 return Err(SinkError::OverCapture {
-                    written: path.display().to_string(),
+                    written: written.display().to_string(),
                     capture: capture.display().to_string(),
                 });
             }
@@ -56,21 +59,41 @@ pub(super) fn spare(
     Ok(())
 }
 
-/// Removes what an earlier run made and this one may not, lest it seem to be of this one. The
-/// capture stays, by whatever name.
+/// Files of a stream that are written, but do not have their names yet.
+#[derive(Default)]
+pub(super) struct Unfinished(Vec<WholeFile>);
+
+impl Unfinished {
+    /// Adds one.
+    pub fn push(&mut self, file: WholeFile) {
+        self.0.push(file);
+    }
+
+    /// Gives them their names.
+    pub fn finish(self) -> Result<(), SinkError> {
+        self.0.into_iter().try_for_each(|file| {
+            let path = file.path().to_owned();
+            file.finish().map_err(|error| write_error(&path, error))
+        })
+    }
+}
+
+/// Removes what an earlier run made of these streams and this one did not, lest it seem to be of
+/// this one. The capture stays, by whatever name.
 pub(super) fn remove_old(
     capture: &Path,
-    layouts: &[Layout],
+    streams: &[StreamReport],
     options: &SinkOptions,
 ) -> Result<(), SinkError> {
     let Some(dir) = &options.output_dir else {
         return Ok(());
     };
-    for layout in layouts {
+    for stream in streams {
         for ending in OPTIONAL {
-            let path = dir.join(format!("{}.{ending}", layout.name));
+            let path = dir.join(format!("{}.{ending}", stream.name));
+            let made = stream.files.contains(&path.display().to_string());
             let old = identity(&path);
-            if old.is_some() && old != identity(capture) {
+            if !made && old.is_some() && old != identity(capture) {
                 std::fs::remove_file(&path).map_err(|e| write_error(&path, e))?;
             }
         }
@@ -88,7 +111,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 pub(super) struct Output {
     pub dir: PathBuf,
     pub path: PathBuf,
-    file: File,
+    file: WholeFile,
     /// Bytes before the spectra.
     pub header: u64,
 }
@@ -107,12 +130,13 @@ impl Output {
         ];
         let header = npy_header("|i1", &shape);
         let open = || {
-            let file = File::create(&path)?;
-            file.write_all_at(&header, 0)?;
+            let mut file = WholeFile::create(&path)?;
+            file.write_all(&header)?;
             let data = layout.batches.len() as u64;
             let length = data.checked_mul(layout.batch_bytes() * widening(layout.bits));
             let length = length.and_then(|n| n.checked_add(header.len() as u64));
-            file.set_len(length.ok_or(io::ErrorKind::FileTooLarge)?)?;
+            let length = length.ok_or(io::ErrorKind::FileTooLarge)?;
+            file.file().set_len(length)?;
             Ok(file)
         };
         Ok(Self {
@@ -137,9 +161,19 @@ impl Output {
 
     /// Writes bytes at a place of the spectra.
     pub fn write(&self, bytes: &[u8], at: u64) -> Result<(), SinkError> {
+        let file = self.file.file();
+        let written = file.write_all_at(bytes, self.header + at);
+        written.map_err(|e| write_error(&self.path, e))
+    }
+
+    /// Where the spectra can be read, until the file has its name.
+    pub fn current_path(&self) -> &Path {
+        self.file.current_path()
+    }
+
+    /// The file, whose spectra are all there.
+    pub fn into_file(self) -> WholeFile {
         self.file
-            .write_all_at(bytes, self.header + at)
-            .map_err(|e| write_error(&self.path, e))
     }
 }
 

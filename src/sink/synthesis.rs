@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use dsp::synthesis::{SynthesisError, SynthesisWindow};
 use ground::N_POL;
+use ground::files::WholeFile;
 use karoo_fft::{Fft, forward_f64};
 use num_complex::Complex64;
 
@@ -184,7 +185,7 @@ fn longest_run(batches: &[u64], step: u64) -> (usize, usize) {
     best
 }
 
-/// Writes the samples of a stream's longest run of batches.
+/// Writes the samples of a stream's longest run of batches, into a file that is to be finished.
 ///
 /// `from` has the spectra as [`super`] writes them, from byte `header` on; `whole` says whether all
 /// heaps of a batch are there.
@@ -194,7 +195,7 @@ pub(super) fn write(
     (from, header): (&Path, u64),
     whole: impl Fn(usize) -> bool,
     to: &Path,
-) -> Result<SynthesisReport, Failure> {
+) -> Result<(SynthesisReport, WholeFile), Failure> {
     let channels = layout.channels as usize;
     let spectra = layout.spectra_per_heap as usize;
     let mut bank = Synthesiser::new(options, channels).map_err(Failure::Bank)?;
@@ -220,7 +221,7 @@ pub(super) fn write(
         None => "<f4",
         Some(_) => "<c8",
     };
-    let mut file = BufWriter::new(File::create(to)?);
+    let mut file = BufWriter::new(WholeFile::create(to)?);
     file.write_all(&npy_header(descr, &[samples, N_POL as u64]))?;
     let mut input = File::open(from)?;
     let bytes = channels * spectra * N_POL * 2;
@@ -255,8 +256,8 @@ pub(super) fn write(
         }
     }
     failed?;
-    file.flush()?;
-    Ok(report)
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok((report, file))
 }
 
 #[cfg(test)]

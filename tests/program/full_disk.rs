@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{data, host, refused};
+use crate::support::{data, host, karoo_ok, refused};
 
 /// Runs the binary, which may write to pipes and devices, but no byte to a file.
 fn without_room(args: &[&str]) -> Output {
@@ -76,6 +76,31 @@ fn results_appear_whole_or_not_at_all() {
         refused(&without_room(args), code, "File too large");
         assert_eq!(files(made.path()), BTreeMap::new(), "{args:?}");
     }
+}
+
+/// Also files that a run would remove once its own are there.
+#[test]
+fn spectra_of_an_earlier_run_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, spectra) = (
+        folder.path().join("out.pcap"),
+        folder.path().join("spectra"),
+    );
+    let (input, output) = (data("tones-10bit.pcap"), capture.to_str().unwrap());
+    let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=4096,taps=4";
+    let replay = ["replay", input.to_str().unwrap(), "-o", output];
+    let options = ["--backend=cpu", "--quiet", "--wideband", wideband];
+    karoo_ok([&replay[..], &options].concat());
+    let sink = ["sink", output, "--output-dir", spectra.to_str().unwrap()];
+    karoo_ok(sink);
+    let file = |name: &str| spectra.join(name);
+    fs::write(file("stream0.samples.npy"), "old").unwrap();
+    let before = files(&spectra);
+    assert_eq!(before.len(), 5, "{:?}", before.keys());
+    refused(&without_room(&sink), 1, "stream0.npy: File too large");
+    assert!(files(&spectra) == before);
+    karoo_ok(sink);
+    assert_eq!(files(&spectra).len(), 4);
 }
 
 #[test]
