@@ -139,6 +139,7 @@ impl SinkPage {
                 now.missed,
                 now.total(foreign),
                 now.total(|s| s.late_packets),
+                now.total(|s| s.packets_after_stop),
                 now.total(|s| s.incomplete_heaps),
                 now.total(|s| s.missing_heaps),
                 checked.iter().map(|checked| checked.wrong).sum(),

@@ -35,7 +35,7 @@ pub struct Loss {
 }
 
 /// What is lost or wrong, the worst first.
-pub const LOSSES: [Loss; 7] = [
+pub const LOSSES: [Loss; 8] = [
     Loss {
         name: "rx-missed",
         state: State::Bad,
@@ -54,6 +54,12 @@ pub const LOSSES: [Loss; 7] = [
         what: "packets came after four later batches",
         mends: "did the digitiser begin again with an earlier timestamp? If not, look for a second \
                 path in the network",
+    },
+    Loss {
+        name: "after-stop",
+        state: State::Bad,
+        what: "packets follow stop heaps",
+        mends: "does another engine send to the same groups? Give --array-size",
     },
     Loss {
         name: "incomplete-heaps",
@@ -352,7 +358,7 @@ mod tests {
         let mut board = SinkBoard::new(0.0);
         let at = |missing: u64, time: f64| {
             let mut counts = counts([time as u64 + 1; 2]);
-            counts.lost[4] = missing;
+            counts.lost[5] = missing;
             counts
         };
         board.update(1.0, &at(0, 1.0));

@@ -142,7 +142,8 @@ pub struct StreamReport {
     pub misplaced_packets: u64,
     /// Packets of batches that later ones had closed already, on an interface.
     pub late_packets: u64,
-    /// Packets after the stop heap of their substream.
+    /// Packets after the stop heap of their substream. On an interface, those of an engine that
+    /// begins again with descriptors are none.
     pub packets_after_stop: u64,
     /// Heap counts used more than once.
     pub repeated_heap_counts: u64,
@@ -152,7 +153,7 @@ pub struct StreamReport {
     pub descriptor_heaps: u64,
     /// Stop heaps.
     pub stop_heaps: u64,
-    /// Substreams that had one.
+    /// Substreams that had one, on an interface since the engine was last started again.
     pub stopped_substreams: u64,
     /// Mean power per polarisation in dB relative to one count, over all channels.
     pub mean_power_db: [Option<f64>; 2],

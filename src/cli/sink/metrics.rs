@@ -66,10 +66,15 @@ impl Scrape for SinkMetrics {
         add("batches_not_sent", "batches of which nothing came", |s| {
             s.batches_not_sent
         });
-        let packets: [(&str, &str, CountOf); 4] = [
+        let packets: [(&str, &str, CountOf); 5] = [
             ("late", "packets that came after four later batches", |s| {
                 s.late_packets
             }),
+            (
+                "after_stop",
+                "packets that came after the stop heap of their substream",
+                |s| s.packets_after_stop,
+            ),
             (
                 "bad_timestamp",
                 "packets with a timestamp that is no multiple of the batch",

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ground::{N_POL, Timestamp, counted};
+use ground::{N_POL, Timestamp};
 use spead::SpectraRepr;
 
 use super::power::{ChannelPowers, PowerSums, add_power};
 use super::shape::Shape;
-use super::verdict::push_problems;
+use super::verdict::{push_notes, push_problems};
 use crate::sink::counts::is_of;
 use crate::sink::grid::ranges_before;
 use crate::sink::layout::gcd;
@@ -68,6 +68,8 @@ pub struct Tracker {
     /// have in common.
     step: u64,
     stopped: Vec<bool>,
+    /// How often the engine was started again.
+    restarts: u64,
     /// Heap counts of stop heaps that came before it was known whose they are.
     early_stops: Vec<Vec<u64>>,
     described: Vec<bool>,
@@ -116,6 +118,7 @@ impl Tracker {
             judged: None,
             step: 0,
             stopped: vec![false; substreams],
+            restarts: 0,
             early_stops: vec![Vec::new(); substreams],
             behind: BTreeMap::new(),
             begins_anew: false,
@@ -169,6 +172,9 @@ impl Tracker {
             Kind::Descriptors(_, descriptors) => {
                 self.counts.descriptor_heaps += 1;
                 self.described[sub] = true;
+                if self.stopped[sub] {
+                    self.note_restart();
+                }
                 let dst = self.destinations[sub];
                 self.shape = self.shape.or_else(|| Shape::described(dst, descriptors));
             }
@@ -190,6 +196,14 @@ impl Tracker {
     fn may_count(&self, count: u64) -> bool {
         let engine = self.first_seen.and(self.array_size);
         engine.is_none_or(|size| is_of(count, self.counts.feng_id, size))
+    }
+
+    /// The engine was started again: it begins with descriptors, and sends nothing behind stop
+    /// heaps otherwise. What comes now is of a stream that has not been stopped.
+    fn note_restart(&mut self) {
+        self.restarts += 1;
+        self.stopped.fill(false);
+        self.counts.stopped_substreams = 0;
     }
 
     /// Takes stop heaps back that turn out to be another engine's, now that this one is known.
@@ -524,21 +538,13 @@ impl Tracker {
         if report.heaps == 0 {
             report.problems.push("no heap came".to_owned());
         }
-        if self.went_back > 0 {
-            report.notes.push(format!(
-                "timestamps went back {}: the first and the last are of what came since",
-                counted(self.went_back, "time")
-            ));
-        }
-        let without = self
-            .described
-            .iter()
-            .filter(|&&described| !described)
-            .count();
-        if without > 0 {
-            let note = format!("{without} substreams had no descriptors meanwhile");
-            report.notes.push(note);
-        }
+        let without = self.described.iter().filter(|&&described| !described);
+        push_notes(
+            &mut report,
+            self.restarts,
+            self.went_back,
+            without.count() as u64,
+        );
         report
     }
 }

@@ -74,6 +74,32 @@ fn stop_heaps_of_another_engine_end_nothing() {
     }
 }
 
+/// It is no fault of an engine that it is stopped and started again, and stopped at the end.
+#[test]
+fn an_engine_that_is_started_again_is_noted() {
+    let mut tracker = tracker();
+    (0..6).for_each(|number| batch(&mut tracker, number));
+    stop(&mut tracker);
+    assert_eq!(tracker.report().stopped_substreams, 2);
+    for sub in 0..2 {
+        let descriptors = Kind::Descriptors(3 + 8 * sub as u64, Vec::new());
+        tracker.add(sub, &descriptors, || false);
+    }
+    (9..15).for_each(|number| batch(&mut tracker, number));
+    let report = tracker.report();
+    assert_eq!(
+        (report.stopped_substreams, report.packets_after_stop),
+        (0, 0)
+    );
+    stop(&mut tracker);
+    let report = tracker.finish();
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!((report.batches, report.batches_not_sent), (12, 3));
+    assert_eq!((report.stopped_substreams, report.stop_heaps), (2, 4));
+    let note = "the engine was started again 1 time: ";
+    assert!(report.notes.iter().any(|text| text.starts_with(note)));
+}
+
 /// A digitiser that was started again with a later sync time.
 #[test]
 fn a_stream_whose_timestamps_went_back_is_taken_again() {

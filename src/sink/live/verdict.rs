@@ -79,3 +79,24 @@ pub(super) fn push_problems(report: &mut StreamReport) {
         ],
     );
 }
+
+/// Adds what is worth knowing: how often the engine was started again and timestamps went back, and
+/// substreams without descriptors.
+pub(super) fn push_notes(report: &mut StreamReport, restarts: u64, went_back: u64, without: u64) {
+    if restarts > 0 {
+        report.notes.push(format!(
+            "the engine was started again {}: descriptors came behind stop heaps",
+            counted(restarts, "time")
+        ));
+    }
+    if went_back > 0 {
+        report.notes.push(format!(
+            "timestamps went back {}: the first and the last are of what came since",
+            counted(went_back, "time")
+        ));
+    }
+    if without > 0 {
+        let note = format!("{without} substreams had no descriptors meanwhile");
+        report.notes.push(note);
+    }
+}
