@@ -96,12 +96,13 @@ impl Links {
         }
     }
 
-    /// Looks at all of them, and logs what has changed, unless others do. To be called now and
-    /// then, by any thread.
+    /// Looks at all of them, and logs what has changed, unless others do. Tells each port as well:
+    /// without a link it holds up nobody. To be called now and then, by any thread.
     pub fn look(&self) {
         for watched in self.watched.iter() {
             let (up, counted) = watched.look();
             let was = watched.up.swap(up, Ordering::Relaxed);
+            watched.port.note_link(up);
             let downs = watched.downs.load(Ordering::Relaxed);
             let counted = match counted {
                 Some(counted) => counted.saturating_sub(watched.before),

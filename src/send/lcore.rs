@@ -413,11 +413,11 @@ impl<T: Ticks> TxLcore<T> {
         }
     }
 
-    /// Hands over everything in the burst.
+    /// Hands over everything in the burst; what a port without a link does not take is lost.
     fn flush(&mut self, timer: &mut PhaseTimer) {
         while !self.batch.is_empty() && !self.abort.is_set() {
             timer.turn();
-            if self.port_queue.tx_burst(&mut self.batch) == 0 {
+            if self.port_queue.tx_burst_or_lose(&mut self.batch) == 0 {
                 timer.mark(Phase::Work);
                 self.idle.wait();
                 timer.mark(Phase::WaitOutput);
@@ -428,7 +428,7 @@ impl<T: Ticks> TxLcore<T> {
     }
 
     fn flush_some(&mut self, timer: &mut PhaseTimer) {
-        if self.port_queue.tx_burst(&mut self.batch) > 0 {
+        if self.port_queue.tx_burst_or_lose(&mut self.batch) > 0 {
             timer.mark(Phase::Work);
         }
     }

@@ -218,6 +218,48 @@ fn an_lcore_ends_where_nobody_takes_its_data() {
     without_cache(|| Bench::new("tx_data").stop_behind(SUBSTREAMS));
 }
 
+/// What the port does not take is lost, and counted.
+#[test]
+fn nothing_waits_for_a_port_without_a_link() {
+    without_cache(|| {
+        let Bench {
+            lcore,
+            sink: _sink,
+            held: _held,
+            latency,
+            ..
+        } = Bench::new("tx_no_link");
+        let port = lcore.port_queue.port();
+        port.note_link(false);
+        lcore.run(&mut timer());
+        let stats = port.stats().unwrap();
+        let all = (2 * (1 + BATCHES) + 1) * SUBSTREAMS;
+        assert_eq!((stats.tx_packets, stats.tx_errors), (15, all as u64 - 15));
+        assert_eq!(latency.read().1, 2);
+    });
+}
+
+/// Three chunks and the end, for which another lcore may sleep.
+#[test]
+fn others_are_woken_for_what_is_passed_on() {
+    without_cache(|| {
+        let Bench {
+            mut lcore,
+            sink: _sink,
+            held: _held,
+            ..
+        } = Bench::new("tx_passed");
+        let passed = Arc::new(ArrayQueue::new(4));
+        if let ChunkSource::Engine(_, others) = &mut lcore.source {
+            others.push(passed.clone());
+        }
+        let bell = lcore.sleeper.bell().clone();
+        lcore.port_queue.port().note_link(false);
+        lcore.run(&mut timer());
+        assert_eq!((passed.len(), bell.rung()), (4, 4));
+    });
+}
+
 /// DPDK's name of a pool is taken as long as the pool is there.
 #[test]
 fn pools_stay_until_their_port_is_closed() {

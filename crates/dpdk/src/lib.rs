@@ -20,6 +20,7 @@
 //! | get one without any rights | [`SocketPort::open`]`(&eal, SocketConfig { .. })` |
 //! | receive, transmit | [`RxQueue::rx_burst`], [`TxQueue::tx_burst`]: what is not taken stays |
 //! | steer packets | [`Device::isolate`], [`Flows::steer`]`(&port, &rules)` |
+//! | lose what a port without a link does not take | [`TxQueue::tx_burst_or_lose`] |
 //! | count | [`Port::stats`], [`Port::xstats`], [`Port::link`] |
 //! | measure time | [`Eal::tsc_clock`] |
 //!
@@ -38,6 +39,7 @@ mod flow;
 mod lcore;
 mod mbuf;
 mod mempool;
+mod outage;
 mod packet_socket;
 mod port;
 mod ring;

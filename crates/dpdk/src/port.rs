@@ -9,6 +9,7 @@ use super::device::{Device, DeviceInfo};
 use super::dma::Mapping;
 use super::error::DpdkError;
 use super::extbuf::{ExtMemory, ExtPool};
+use super::outage::Outage;
 use super::sockets::{ReceiveSockets, SendSockets, Sockets};
 use super::{BURST, MbufBatch, MbufPool};
 
@@ -29,6 +30,7 @@ struct Inner {
     tx_descriptors: u16,
     /// Those of mbufs that it may have; they go after it.
     pools: Mutex<Vec<MbufPool>>,
+    outage: Outage,
 }
 
 /// A started port with its queues.
@@ -54,6 +56,7 @@ pub(super) fn queues(
         device,
         tx_descriptors,
         pools: Mutex::new(pools),
+        outage: Outage::default(),
     });
     let handle = |queue| QueueId {
         queue,
@@ -285,6 +288,16 @@ impl TxQueue {
         })
     }
 
+    /// The same, where the packets are lost if the device takes none of them and its link [is known
+    /// to be down](Port::note_link): a full ring of a port without a link holds up nobody.
+    #[inline]
+    pub fn tx_burst_or_lose<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
+        match (self.tx_burst(batch), &self.0) {
+            (0, TxEnd::Device(id)) => id.inner.outage.lose(batch),
+            (taken, _) => taken,
+        }
+    }
+
     /// Keeps a pool until the port is closed: the driver may have mbufs of it until then.
     pub fn keep(&self, pool: MbufPool) {
         if let TxEnd::Device(id) = &self.0 {
@@ -326,7 +339,7 @@ pub struct PortStats {
     pub rx_missed: u64,
     /// Packets received with errors.
     pub rx_errors: u64,
-    /// Packets that could not be transmitted.
+    /// Packets that could not be transmitted, or were lost without a link.
     pub tx_errors: u64,
     /// Failures to get an mbuf for receiving (`rx_nombuf`).
     pub rx_no_mbuf: u64,
@@ -405,10 +418,18 @@ impl Port {
         })
     }
 
+    /// Tells the port's queues whether its link is up, as who knows it found it. Sockets lose what
+    /// the kernel does not send by themselves.
+    pub fn note_link(&self, up: bool) {
+        if let Behind::Device(inner) = &self.0 {
+            inner.outage.note_link(up);
+        }
+    }
+
     /// Counters since the start.
     pub fn stats(&self) -> Result<PortStats, DpdkError> {
-        let device = match &self.0 {
-            Behind::Device(inner) => &inner.device,
+        let Inner { device, outage, .. } = match &self.0 {
+            Behind::Device(inner) => &**inner,
             Behind::Sockets(sockets) => return Ok(sockets.stats()),
         };
         // Drivers fold registers into counts of their own: one thread at a time.
@@ -424,7 +445,7 @@ impl Port {
             tx_bytes: raw.obytes,
             rx_missed: raw.imissed + device.sockets.dropped(),
             rx_errors: raw.ierrors,
-            tx_errors: raw.oerrors,
+            tx_errors: raw.oerrors + outage.lost(),
             rx_no_mbuf: raw.rx_nombuf,
         })
     }

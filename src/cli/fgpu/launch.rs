@@ -31,6 +31,9 @@ use crate::memory::BAR_SHARE;
 use crate::metrics::{EngineMetrics, EngineState, site};
 use crate::page::{EnginePage, EngineParts};
 
+/// Between two looks at the ports' links: for so long one that goes down may hold up the others.
+const LINKS: Duration = Duration::from_millis(100);
+
 /// An engine whose configuration and placement are settled.
 pub(in crate::cli) struct Launch<'a> {
     pub args: &'a FgpuArgs,
@@ -227,8 +230,13 @@ pub(in crate::cli) fn ended_early(serving: Serving, why: &StopReason) {
 /// Waits until the engine is to end, or does.
 fn wait(serving: &Serving, engine: &LiveEngine, losses: &mut Losses) -> StopReason {
     let mut service = Service::ready(engine, &losses.status());
+    let mut looked = Instant::now();
     serving.wait(|| {
         let now = Instant::now();
+        if now.duration_since(looked) >= LINKS {
+            looked = now;
+            engine.links().look();
+        }
         losses.tend(now);
         service.tend(now, || losses.status());
         match () {
@@ -321,6 +329,7 @@ pub(in crate::cli) fn finish(engine: LiveEngine, limit: Duration) -> Result<(), 
     engine.stop();
     let begun = Instant::now();
     while engine.is_running() && !engine.is_aborted() && begun.elapsed() < limit {
+        engine.links().look();
         std::thread::sleep(Duration::from_millis(5));
     }
     let late = engine.running();

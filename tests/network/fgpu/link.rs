@@ -4,7 +4,8 @@ use std::process::Command;
 
 use super::cable::Cable;
 use super::chain::Karoo;
-use super::rig::{BATCH, CHUNK, Rig, scrape, total};
+use super::rig::{BATCH, CHUNK, METRICS as ENGINE_METRICS, Rig, scrape, total};
+use super::telescope::Telescope;
 
 /// Samples that are sent at a time: what the engine takes before it sends.
 const STRETCH: u64 = 4 * CHUNK;
@@ -12,8 +13,12 @@ const STRETCH: u64 = 4 * CHUNK;
 const GAP: u64 = CHUNK / 2;
 
 fn set(namespace: &str, state: &str) {
+    set_link(namespace, "k0", state);
+}
+
+fn set_link(namespace: &str, interface: &str, state: &str) {
     let status = Command::new("ip")
-        .args(["-n", namespace, "link", "set", "k0", state])
+        .args(["-n", namespace, "link", "set", interface, state])
         .status();
     assert!(status.unwrap().success());
 }
@@ -66,6 +71,59 @@ fn a_link_that_comes_back_is_used_again() {
     let expected = 3 * (STRETCH / BATCH - 2);
     assert!(batches.len() as u64 >= expected, "{:?}", batches.keys());
     rig.check(&batches);
+}
+
+/// Packets of a port, of its lowest number of descriptors many times over: what does not take them
+/// has no room for so many.
+const MANY: u64 = 4000;
+
+/// Input is taken in, the other output goes on, and the engine ends, whichever end of the cable was
+/// pulled.
+#[test]
+fn an_output_without_a_link_holds_up_nothing() {
+    let options = [
+        "--send-interface=k0,k1",
+        "--send-buffer=128",
+        "--send-packet-payload=256",
+    ];
+    let Some(mut telescope) = Telescope::start("one-of-two", 0.0, &options, &[]) else {
+        return;
+    };
+    let (engine, test) = (
+        telescope.namespace(),
+        telescope.digitiser.cable.test.clone(),
+    );
+    let count = |family: &str, label: &str| -> u64 {
+        let text = scrape(&engine, ENGINE_METRICS);
+        let wanted = format!("{family}{{{label}}} ");
+        let mut counts = text.lines().filter_map(|line| line.strip_prefix(&wanted));
+        counts.next().expect(&text).parse().unwrap()
+    };
+    let sent = |port: u8| {
+        let label = format!("port=\"net_af_packet_k{port}\"");
+        let errors = count("karoo_port_tx_errors_total", &label);
+        (count("karoo_port_tx_packets_total", &label), errors)
+    };
+    telescope.send_until(|_| sent(0).0 > 100 && sent(1).0 > 100);
+    for end in [&test, &engine] {
+        set_link(end, "k1", "down");
+        let (good, dead) = (sent(0), sent(1));
+        telescope.send_until(|log| {
+            assert!(!log.contains("no-free-chunk"), "{log}");
+            sent(0).0 > good.0 + MANY && sent(1).1 > dead.1 + MANY
+        });
+        set_link(end, "k1", "up");
+        let back = sent(1).0;
+        telescope.send_until(|_| sent(1).0 > back + MANY);
+    }
+    assert_eq!(sent(0).1, 0);
+    set_link(&test, "k1", "down");
+    telescope.send_for(3.0);
+    let log = telescope.end();
+    assert!(
+        log.contains("port net_af_packet_k1: its link went down 3 times"),
+        "{log}"
+    );
 }
 
 /// Where a digitiser tells of itself.
