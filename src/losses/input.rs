@@ -49,15 +49,18 @@ impl Line<'_> {
             }
             DropCause::TooOld => {
                 let behind = seconds(last.behind);
-                let (late, jumped) = (long(behind), self.times.explains_behind(behind, self.now));
-                match jumped {
-                    true => Words::new(
+                let late = long(behind);
+                match self.times.explains_behind(behind, self.now) {
+                    Some(ago) => Words::new(
                         format!(
-                            "heaps come {late} behind the newest, as far as these jumped ahead: digitisers of different times"
+                            "heaps come {late} behind the newest, which jumped {} ahead {} ago",
+                            long(self.times.jump()),
+                            span(ago)
                         ),
-                        "synchronise them, then start the engine again with their `--sync-time`",
+                        "if that time was set right again, start the engine again; if digitisers have different times, \
+                         synchronise them first, and start it with their `--sync-time`",
                     ),
-                    false => Words::new(
+                    None => Words::new(
                         format!(
                             "heaps come {late} behind the newest, late on their way, or a digitiser's time went back"
                         ),

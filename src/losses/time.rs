@@ -68,13 +68,14 @@ impl Times {
         self.jump
     }
 
-    /// Whether heaps that are so many seconds behind the newest are so because it jumped ahead. If
-    /// the newest stands still from then on, they catch up by a second each second.
-    pub fn explains_behind(&self, seconds: f64, now: Instant) -> bool {
+    /// How long ago the newest heaps jumped ahead, if others that are so many seconds behind these
+    /// may be so for that. If the newest stands still from then on, they catch up by a second each
+    /// second.
+    pub fn explains_behind(&self, seconds: f64, now: Instant) -> Option<Duration> {
         const ABOUT: f64 = 0.5;
-        let since = now.duration_since(self.jumped).as_secs_f64();
-        let about = self.jump - since - ABOUT..self.jump + ABOUT;
-        self.jump > 0.0 && about.contains(&seconds)
+        let ago = now.duration_since(self.jumped);
+        let about = self.jump - ago.as_secs_f64() - ABOUT..self.jump + ABOUT;
+        (self.jump > 0.0 && about.contains(&seconds)).then_some(ago)
     }
 
     /// This host takes heaps in too slowly at this moment.

@@ -180,3 +180,24 @@ fn a_late_line_tells_what_was() {
         "{texts:?}"
     );
 }
+
+/// A digitiser that was started with a wrong time, then with the right one, is no two digitisers.
+#[test]
+fn heaps_behind_a_jump_tell_both_and_when_it_was() {
+    let mut engine = Engine::at_work();
+    engine.run(22, |counts| {
+        whole(counts);
+        counts.newest = counts.newest.map(|newest| newest + (30.0 * RATE) as u64);
+    });
+    let newest = engine.counts.newest;
+    let said = engine.run(2, |counts| {
+        counts.newest = newest;
+        dropped(DropCause::TooOld, HEAPS)(counts);
+        counts.last.behind = Some((15.1 * RATE) as u64);
+    });
+    let cause = Cause::Dropped(DropCause::TooOld);
+    let old = text(&said, cause, LossStage::Begins);
+    let known = "heaps come 15.1 s behind the newest, which jumped 30.0 s ahead 23.0 s ago: if that time was set right \
+                 again, start the engine again; if digitisers have different times";
+    assert!(old.contains(known), "{old}");
+}
