@@ -5,8 +5,6 @@ use std::time::Duration;
 use dsp::SampleBits;
 use ground::counted;
 
-use super::Cause;
-use super::counts::StreamCounts;
 use super::numbers::{grouped, per_second, span};
 use super::text::{Line, Words};
 use crate::config::RecvConfig;
@@ -76,28 +74,8 @@ impl Line<'_> {
         }
     }
 
-    fn no_free_chunk(&self) -> Words {
-        let full = |output: &&StreamCounts| output.free_chunks == 0;
-        let full = self.counts.outputs.iter().filter(full);
-        let full: Vec<_> = full.map(|output| &output.name[..]).collect();
-        let no_link = self.counts.links.iter().any(|(_, up, _)| !up);
-        if full.is_empty() {
-            return Words::new(
-                "the engine does not keep up",
-                "`--backend cuda`, CPUs of its own (`--print-plan`) or fewer outputs; against short stalls \
-                 `--recv-spare-chunks`",
-            );
-        }
-        let mends = match no_link {
-            true => format!("see {}", Cause::LinkDown.name()),
-            false => "`--send-rate-factor`, or a faster link".to_owned(),
-        };
-        let what = format!("all output chunks of {} wait to be sent", full.join(", "));
-        Words::new(what, mends)
-    }
-
     pub(super) fn no_input(&self) -> Words {
-        if self.counts.placed > 0 && self.now == self.silent_since {
+        if self.now == self.silent_since {
             let (silences, lasted) = (self.silences, span(self.due.lasted));
             let name = self.cause.name();
             let silences = counted(silences as u64, "silence");
@@ -105,9 +83,10 @@ impl Line<'_> {
             return Words::new(what, "");
         }
         let since = span(self.now.duration_since(self.silent_since));
-        let first = match self.counts.placed {
-            0 => format!("no heap has come in {since}"),
-            _ => format!("no heap comes, since {since}"),
+        let lost = |&cause: &DropCause| self.counts.lost(cause) > 0;
+        let first = match self.counts.placed > 0 || DropCause::ALL.iter().any(lost) {
+            false => format!("no heap has come in {since}"),
+            true => format!("no heap comes, since {since}"),
         };
         let (on, source) = (self.setup.interfaces.join(", "), &self.setup.source);
         let (before, last) = self.before;
@@ -156,26 +135,31 @@ impl Line<'_> {
     }
 
     pub(super) fn one_polarisation(&self) -> Words {
-        let since = span(self.due.lasted);
-        let here = |pol: usize| self.counts.heaps[pol] > self.before.1.heaps[pol];
-        let pol = usize::from(here(0));
-        let dropped = self.most_dropped();
-        let dropped = dropped.filter(|(cause, _)| *cause != DropCause::NotIpv4Udp);
-        let dropped = match dropped {
-            Some((cause, count)) => {
+        let Some(alone) = self.alone else {
+            return Words::new("", "");
+        };
+        let (pol, name) = (alone.absent, self.cause.name());
+        let what = match alone.is_over {
+            true => {
+                let long = span(alone.last.duration_since(alone.since));
+                format!("no heap of polarisation {pol} came for {long}: {name}, the other came")
+            }
+            false => {
+                let since = span(self.now.duration_since(alone.since));
+                let dropped = self.most_dropped();
+                let dropped = dropped.filter(|(cause, _)| *cause != DropCause::NotIpv4Udp);
+                let dropped = dropped.map_or(String::new(), |(cause, count)| {
+                    let (count, cause) = (grouped(count), cause.name());
+                    format!("; datagrams meanwhile that were {cause}: {count}")
+                });
                 format!(
-                    "; datagrams meanwhile that were {1}: {0}",
-                    grouped(count),
-                    cause.name()
+                    "no heap of polarisation {pol} comes, since {since}: {name}, the other comes{dropped}"
                 )
             }
-            None => String::new(),
         };
-        let (name, source) = (self.cause.name(), &self.setup.source);
+        let source = &self.setup.source;
         Words::new(
-            format!(
-                "no heap of polarisation {pol} comes, since {since}: {name}, the other comes{dropped}"
-            ),
+            what,
             format!(
                 "are its destinations among {source}, does its digitiser send, and with an odd number if it is \
                  polarisation 1?"

@@ -7,9 +7,11 @@
 //! of a sample.
 
 mod counts;
+mod heldup;
 mod input;
 mod lcores;
 mod levels;
+mod links;
 mod numbers;
 mod record;
 mod states;

@@ -1,4 +1,4 @@
-//! The lines about what is wrong, rather than lost: time, lcores, links, levels.
+//! The lines about what is wrong, rather than lost: time, lcores, levels.
 
 use std::time::Duration;
 
@@ -56,34 +56,6 @@ impl Line<'_> {
             format!("{lcores}: {name}, at its limit packets are lost"),
             "more rx lcores, by more entries of `--recv-affinity`",
         )
-    }
-
-    pub(super) fn link_down(&self) -> Words {
-        let down = self.counts.links.iter().filter(|(_, up, _)| !up);
-        let down: Vec<_> = down.map(|(name, ..)| &name[..]).collect();
-        let (name, since) = (self.cause.name(), span(self.due.lasted));
-        let what = match &down[..] {
-            [] => format!(
-                "port {} had no link for a moment: {name}, packets were lost meanwhile",
-                self.fallen().join(", ")
-            ),
-            down => format!(
-                "port {} has no link, since {since}: {name}, packets are lost until it is up",
-                down.join(", ")
-            ),
-        };
-        Words::new(what, "look at cables, optics and the switch's port")
-    }
-
-    /// Ports whose link went down since it began.
-    fn fallen(&self) -> Vec<&str> {
-        let before = |name: &str| {
-            let link = self.from.links.iter().find(|(other, ..)| other == name);
-            link.map_or(0, |(.., downs)| *downs)
-        };
-        let links = self.counts.links.iter();
-        let fallen = links.filter(|(name, _, downs)| *downs > before(name));
-        fallen.map(|(name, ..)| &name[..]).collect()
     }
 
     pub(super) fn clock_not_synchronised(&self) -> Words {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 mod dropped;
+mod links;
 mod silences;
 mod states;
 
@@ -125,10 +126,22 @@ fn dropped(cause: DropCause, count: u64) -> impl FnMut(&mut LossCounts) {
     }
 }
 
+/// What there is to show of a cause at this moment.
+fn shown(engine: &Engine, cause: Cause) -> &str {
+    let mut active = engine.watch.active();
+    let found = active.find(|(other, ..)| *other == cause);
+    &found.unwrap_or_else(|| panic!("{cause:?} is over")).2.what
+}
+
 fn stages(said: &[Said], cause: Cause) -> Vec<(u64, LossStage, u64)> {
     let of = said.iter().filter(|(_, event)| event.cause == cause);
     of.map(|(second, event)| (*second, event.stage, event.count))
         .collect()
+}
+
+fn lines(said: &[Said], cause: Cause) -> Vec<(u64, LossStage)> {
+    let stages = stages(said, cause).into_iter();
+    stages.map(|(second, stage, _)| (second, stage)).collect()
 }
 
 fn text(said: &[Said], cause: Cause, stage: LossStage) -> &str {

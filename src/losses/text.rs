@@ -6,10 +6,13 @@ use dpdk::PortStats;
 use ground::N_POL;
 
 use super::counts::{LossCounts, StreamCounts};
+use super::heldup::HeldUp;
 use super::lcores::LcoreTroubles;
+use super::links::Outages;
 use super::numbers::{grouped, per_second, percent, span};
 use super::time::Times;
 use super::track::{Due, LossStage};
+use super::watch::Alone;
 use super::{Cause, Setup};
 
 /// What a line says.
@@ -57,6 +60,10 @@ pub struct Line<'a> {
     pub counts: &'a LossCounts,
     pub times: &'a Times,
     pub lcores: &'a LcoreTroubles,
+    pub outages: &'a Outages,
+    pub held_up: &'a HeldUp,
+    /// The last time that a polarisation came alone.
+    pub alone: Option<Alone>,
 }
 
 impl Line<'_> {
@@ -153,7 +160,7 @@ impl Line<'_> {
             Cause::BusyLcore => {
                 format!("{name} is over: rx lcores have time left again, after {lasted}")
             }
-            Cause::LinkDown => format!("{name} is over: all links are up, after {lasted}"),
+            Cause::LinkDown => self.links_are_up(),
             Cause::ClockNotSynchronised => {
                 format!("{name} is over: this host's clock is synchronised, after {lasted}")
             }
@@ -183,7 +190,10 @@ impl Line<'_> {
             ),
             Cause::TxErrors => Words::new(
                 self.ports(|port| port.tx_errors),
-                "is its link up, and fast enough?",
+                match self.lossy.contains(&Cause::LinkDown) {
+                    true => format!("see {}", Cause::LinkDown.name()),
+                    false => "is its link up, and fast enough?".to_owned(),
+                },
             ),
             Cause::MissingHeaps => self.missing(),
             Cause::NotSent => self.not_sent(),

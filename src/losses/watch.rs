@@ -7,8 +7,10 @@ use dpdk::PortStats;
 use ground::{N_POL, SampleClock};
 
 use super::counts::LossCounts;
+use super::heldup::HeldUp;
 use super::lcores::LcoreTroubles;
 use super::levels::Levels;
+use super::links::Outages;
 use super::text::{Line, Words};
 use super::time::Times;
 use super::track::{FoundLoss, LossStage, Track};
@@ -88,7 +90,8 @@ pub struct Watch {
     /// What there was to say at the last look that found something, and when that was.
     words: BTreeMap<Cause, (Words, Instant)>,
     recent: VecDeque<(Instant, LossCounts)>,
-    /// When it was found that no heap had come since the look before; at first, when it began.
+    /// When it was found that heaps had come since the look before, placed or dropped; at first,
+    /// when it began.
     silent_since: Instant,
     /// Whether that is so long ago that no heap is expected at this moment.
     silent: bool,
@@ -101,8 +104,10 @@ pub struct Watch {
     times: Times,
     lcores: LcoreTroubles,
     levels: Levels,
-    /// Since when a port has no link.
-    no_link_since: Option<Instant>,
+    outages: Outages,
+    held_up: HeldUp,
+    /// The last time that a polarisation was absent for long.
+    alone: Option<Alone>,
 }
 
 /// A polarisation of which no heap comes, while chunks do.
@@ -110,6 +115,19 @@ pub struct Watch {
 struct Absent {
     since: Instant,
     missing: u64,
+}
+
+/// When one polarisation came alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone {
+    /// The other one.
+    pub absent: usize,
+    /// When its last heap came.
+    pub since: Instant,
+    /// When a look last found it absent.
+    pub last: Instant,
+    /// Whether both have come since then, or none.
+    pub is_over: bool,
 }
 
 impl Watch {
@@ -128,7 +146,9 @@ impl Watch {
             times: Times::new(now),
             lcores: LcoreTroubles::default(),
             levels: Levels::default(),
-            no_link_since: None,
+            outages: Outages::default(),
+            held_up: HeldUp::default(),
+            alone: None,
         }
     }
 
@@ -184,6 +204,9 @@ impl Watch {
                 counts: &counts,
                 times: &self.times,
                 lcores: &self.lcores,
+                outages: &self.outages,
+                held_up: &self.held_up,
+                alone: self.alone,
             };
             // What was over long before there was a line for it is said as it was then.
             let is_over = shown.stage == LossStage::Begins && found == FoundLoss::Lost(0);
@@ -246,6 +269,8 @@ impl Watch {
             return String::new();
         };
         let silent = self.silent.then(|| to.duration_since(self.silent_since));
+        // What comes and is dropped has a share of its own.
+        let silent = silent.filter(|silent| !silent.is_zero());
         let missing = self.is_active(Cause::MissingHeaps) || self.is_active(Cause::OnePolarisation);
         let mut line = status::status(before, after, to.duration_since(*from), silent, missing);
         // What has no share of its own.
@@ -285,7 +310,9 @@ impl Watch {
         lost(Cause::RxErrors, ports(|port| port.rx_errors));
         lost(Cause::TxErrors, ports(|port| port.tx_errors));
         lost(Cause::NotSent, not_sent(last, counts));
-        let explained = found
+        let is_active = self.is_active(Cause::Dropped(DropCause::NoFreeChunk));
+        self.held_up.look(last, counts, is_active);
+        let dropped = found
             .iter()
             .any(|(cause, _)| matches!(cause, Cause::Dropped(_)));
         // If no output chunk is free, sending is slow: then a loss for want of receive chunks does
@@ -308,9 +335,11 @@ impl Watch {
             self.times.note_slow(now.at);
         }
         found.extend(without);
-        found.extend(self.find_links(before, last, now.at, counts));
-        let explained = explained || self.lcores.rx_stands_still(now.at, &counts.lcores);
-        found.extend(self.find_silence(last, now.at, counts, explained));
+        let looks = ((before, last), (now.at, counts));
+        let is_active = self.is_active(Cause::LinkDown);
+        let link_down = self.outages.look(looks.0, looks.1, is_active);
+        found.extend(link_down.map(|found| (Cause::LinkDown, found)));
+        found.extend(self.find_silence(looks.0, looks.1, dropped));
         let jump = self.times.find_jump(&self.setup, last, now, counts);
         if jump.is_some() {
             // What was not sampled is not missing.
@@ -321,46 +350,29 @@ impl Watch {
         found.extend(self.times.find_off(&self.setup, last, now, counts));
         found.extend(self.times.find_clock(&self.setup, now.at, counts));
         let heap_samples = self.setup.recv.packet_samples as u64;
-        let looks = ((before, last), (now.at, counts));
         found.extend(self.levels.look(heap_samples, looks.0, looks.1));
         found.retain(|(_, found)| *found != FoundLoss::Lost(0));
         found
     }
 
-    /// Whether a port has no link, or had none for a moment.
-    fn find_links(
-        &mut self,
-        before: Instant,
-        last: &LossCounts,
-        now: Instant,
-        counts: &LossCounts,
-    ) -> Option<(Cause, FoundLoss)> {
-        let down = counts.links.iter().any(|(_, up, _)| !up);
-        let downs = |counts: &LossCounts| counts.links.iter().map(|(.., downs)| downs).sum::<u64>();
-        let fell = downs(counts) > downs(last);
-        if !down && !fell {
-            self.no_link_since = None;
-            return None;
-        }
-        let since = *self
-            .no_link_since
-            .get_or_insert(if fell { before } else { now });
-        Some((Cause::LinkDown, FoundLoss::Wrong { since, lost: 0 }))
-    }
-
     /// Whether no heap comes. Where datagrams come that should be heaps, their causes say so.
     fn find_silence(
         &mut self,
-        last: &LossCounts,
-        now: Instant,
-        counts: &LossCounts,
-        explained: bool,
+        (before, last): (Instant, &LossCounts),
+        (now, counts): (Instant, &LossCounts),
+        dropped: bool,
     ) -> Option<(Cause, FoundLoss)> {
         if counts.placed > last.placed {
             self.silent_since = now;
             self.silent = false;
             return None;
         }
+        // Whether heaps came until the look before, all of them dropped.
+        let again = self.silent && !dropped && self.silent_since == before;
+        if dropped {
+            self.silent_since = now;
+        }
+        let explained = dropped || self.lcores.rx_stands_still(now, &counts.lcores);
         let silence = match counts.placed {
             0 => self.setup.patience(),
             _ => self.setup.silence(),
@@ -370,7 +382,7 @@ impl Watch {
         if !self.setup.is_live() || !(self.silent || silent) {
             return None;
         }
-        if !self.silent {
+        if !self.silent || again {
             let before = self.silences * usize::from(self.is_active(Cause::NoInput));
             (self.silent, self.silences) = (true, before + 1);
         }
@@ -392,6 +404,9 @@ impl Watch {
         counts: &LossCounts,
     ) -> Vec<(Cause, FoundLoss)> {
         if counts.chunks == last.chunks {
+            if let Some(alone) = self.alone.as_mut().filter(|_| self.silent) {
+                alone.is_over = true;
+            }
             return vec![(Cause::OnePolarisation, FoundLoss::Unknown)];
         }
         let mut missing = 0;
@@ -408,13 +423,26 @@ impl Watch {
                 self.absent[pol].get_or_insert(none).missing += new;
             }
         }
-        let one = self.absent.iter_mut().flatten().next();
+        let pols = self.absent.iter_mut().enumerate();
+        let one = pols
+            .filter_map(|(pol, absent)| Some((pol, absent.as_mut()?)))
+            .next();
         let silence = self.setup.silence();
-        let one = one.filter(|absent| now.duration_since(absent.since) >= silence);
+        let one = one.filter(|(_, absent)| now.duration_since(absent.since) >= silence);
         let mut found = Vec::new();
-        if let Some(absent) = one {
-            let (since, lost) = (absent.since, std::mem::take(&mut absent.missing));
-            found.push((Cause::OnePolarisation, FoundLoss::Wrong { since, lost }));
+        match (one, &mut self.alone) {
+            (Some((pol, absent)), alone) => {
+                let (since, lost) = (absent.since, std::mem::take(&mut absent.missing));
+                *alone = Some(Alone {
+                    absent: pol,
+                    since,
+                    last: now,
+                    is_over: false,
+                });
+                found.push((Cause::OnePolarisation, FoundLoss::Wrong { since, lost }));
+            }
+            (None, Some(alone)) => alone.is_over = true,
+            (None, None) => {}
         }
         if self.resumes > 0 {
             self.resumes -= 1;

@@ -181,6 +181,34 @@ fn a_late_line_tells_what_was() {
     );
 }
 
+/// What held up the engine when heaps were dropped, not what is so when the line is due.
+#[test]
+fn a_loss_for_want_of_chunks_keeps_its_cause_when_the_link_is_up_again() {
+    let mut engine = Engine::at_work();
+    engine.counts.links = vec![("k1".to_owned(), true, 0)];
+    let second = |up: bool, free_chunks: usize, lost: u64| {
+        move |counts: &mut LossCounts| {
+            whole(counts);
+            dropped(DropCause::NoFreeChunk, lost)(counts);
+            counts.outputs[0].free_chunks = free_chunks;
+            counts.links[0].1 = up;
+        }
+    };
+    let mut said = engine.run(3, second(false, 0, 100));
+    said.extend(engine.run(10, second(true, 2, 1)));
+    let cause = Cause::Dropped(DropCause::NoFreeChunk);
+    let begins = text(&said, cause, LossStage::Begins);
+    let goes_on = text(&said, cause, LossStage::GoesOn);
+    let known = "all output chunks of w wait to be sent: see link-down";
+    assert!(begins.ends_with(known), "{begins}");
+    let known = "all output chunks of w waited to be sent: see link-down";
+    assert!(goes_on.ends_with(known), "{goes_on}");
+    // It has another cause by the time that most were lost for that.
+    engine.run(10, second(true, 2, 100));
+    let shown = shown(&engine, cause);
+    assert!(shown.contains("the engine does not keep up"), "{shown}");
+}
+
 /// A digitiser that was started with a wrong time, then with the right one, is no two digitisers.
 #[test]
 fn heaps_behind_a_jump_tell_both_and_when_it_was() {

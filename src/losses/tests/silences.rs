@@ -84,3 +84,71 @@ fn missing_heaps_are_not_over_because_none_come() {
         "{over:?}"
     );
 }
+
+/// Heaps that come and are dropped are no silence: it begins behind them.
+#[test]
+fn a_silence_is_counted_from_the_last_heap_that_came_though_it_was_dropped() {
+    let mut engine = Engine::at_work();
+    let late = || dropped(DropCause::TooOld, HEAPS);
+    let mut said = engine.run(7, late());
+    said.extend(engine.run(18, |_| ()));
+    let begins = text(&said, Cause::NoInput, LossStage::Begins);
+    assert!(
+        begins.starts_with("no heap comes, since 2.0 s: no-input"),
+        "{begins}"
+    );
+    assert_eq!(
+        engine.watch.status(),
+        "Running: no heaps in for 18.0 s (no-input), 0 heaps/s out"
+    );
+    said.extend(engine.run(12, whole));
+    assert_eq!(
+        text(&said, Cause::NoInput, LossStage::Ends),
+        "no-input is over: heaps come again, after 18.0 s without"
+    );
+}
+
+#[test]
+fn a_silence_between_heaps_that_are_dropped_is_one_of_its_own() {
+    let mut engine = Engine::at_work();
+    let late = || dropped(DropCause::TooOld, HEAPS);
+    let mut said = engine.run(4, |_| ());
+    said.extend(engine.run(3, late()));
+    let status = engine.watch.status();
+    assert!(status.contains("100.0 % lost (too-old)"), "{status}");
+    said.extend(engine.run(5, |_| ()));
+    assert!(
+        shown(&engine, Cause::NoInput).starts_with("no heap comes, since 5.0 s: no-input"),
+        "{}",
+        shown(&engine, Cause::NoInput)
+    );
+    said.extend(engine.run(40, whole));
+    assert_eq!(
+        text(&said, Cause::NoInput, LossStage::Ends),
+        "no-input is over: heaps come again, after 2 silences in 12.0 s"
+    );
+}
+
+/// What is shown when both come again, or none does, is what was, and of the same polarisation.
+#[test]
+fn the_polarisation_that_was_absent_is_named_when_both_come_and_when_none_does() {
+    let mut engine = Engine::at_work();
+    let one = |counts: &mut LossCounts| {
+        heaps(counts, [0, HEAPS]);
+        counts.missing[0] += HEAPS;
+    };
+    let cause = Cause::OnePolarisation;
+    let said = engine.run(5, one);
+    let begins = text(&said, cause, LossStage::Begins);
+    let known = "no heap of polarisation 0 comes, since 2.0 s: one-polarisation, the other comes";
+    assert!(begins.starts_with(known), "{begins}");
+    let was = "no heap of polarisation 0 came for 5.0 s: one-polarisation, the other came";
+    engine.run(3, whole);
+    assert_eq!(shown(&engine, cause), was);
+    engine.run(60, whole);
+    engine.run(5, one);
+    engine.run(4, |_| ());
+    assert_eq!(shown(&engine, cause), was);
+    let none = shown(&engine, Cause::NoInput);
+    assert!(none.starts_with("no heap comes, since 4.0 s"), "{none}");
+}

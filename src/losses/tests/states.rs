@@ -37,11 +37,6 @@ fn engine(all: &[LcoreCounts]) -> Engine {
     engine
 }
 
-fn lines(said: &[Said], cause: Cause) -> Vec<(u64, LossStage)> {
-    let stages = stages(said, cause).into_iter();
-    stages.map(|(second, stage, _)| (second, stage)).collect()
-}
-
 #[test]
 fn an_rx_lcore_that_stands_still_is_named_and_not_the_digitiser() {
     let mut engine = engine(&[lcore("rx0", false), lcore("engine", false)]);
@@ -358,41 +353,6 @@ fn a_digitiser_that_another_one_jumped_away_from_is_not_late() {
     let old = text(&said, Cause::Dropped(DropCause::TooOld), LossStage::Begins);
     let expected = "heaps come 10.2 s behind the newest, which jumped 10.0 s ahead 1.0 s ago: ";
     assert!(old.contains(expected), "{old}");
-}
-
-#[test]
-fn a_link_that_goes_down_is_said_even_if_it_is_back_at_once() {
-    for seconds in [0, 4] {
-        let mut engine = Engine::at_work();
-        engine.counts.links = vec![("k0".to_owned(), true, 0), ("k1".to_owned(), true, 0)];
-        let mut said = engine.run(5, whole);
-        said.extend(engine.run(1, |counts| {
-            whole(counts);
-            counts.links[1] = ("k1".to_owned(), seconds == 0, 1);
-        }));
-        said.extend(engine.run(seconds, whole));
-        said.extend(engine.run(20, |counts| {
-            whole(counts);
-            counts.links[1].1 = true;
-        }));
-        let cause = Cause::LinkDown;
-        assert_eq!(
-            lines(&said, cause),
-            [(26, LossStage::Begins), (36, LossStage::Ends)]
-        );
-        let begins = text(&said, cause, LossStage::Begins);
-        let how = ["port k1 had no link for a moment", "port k1 has no link"];
-        assert!(
-            begins.starts_with(how[usize::from(seconds > 0)]),
-            "{begins}"
-        );
-        assert_eq!(said.len(), 2, "{said:?}");
-        let summary = engine.watch.summary(engine.counts.clone());
-        assert_eq!(
-            summary.last().unwrap(),
-            "port k1: its link went down 1 time"
-        );
-    }
 }
 
 #[test]
