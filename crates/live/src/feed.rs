@@ -1,5 +1,6 @@
 //! Documents for all viewers, made once per tick.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use crate::{Array, Document};
 pub const TICK: Duration = Duration::from_secs(1);
 
 /// What a page is about. Called on the thread that serves, one call after the other.
+///
+/// A call that panics is logged, and costs what it was to make: the next tick calls again.
 pub trait Source: Send + 'static {
     /// Keeps what a later document says of the past. Called every [`TICK`], viewers or not.
     fn note(&mut self);
@@ -57,10 +60,16 @@ impl Feed {
         loop {
             ticks.tick().await;
             let mut current = self.lock();
-            current.source.note();
             current.document = None;
-            if self.events.receiver_count() > 0 {
-                self.events.send_replace(event(&current.document()));
+            // A source that stopped halfway is asked again all the same.
+            let noted = catch_unwind(AssertUnwindSafe(|| {
+                current.source.note();
+                if self.events.receiver_count() > 0 {
+                    self.events.send_replace(event(&current.document()));
+                }
+            }));
+            if noted.is_err() {
+                tracing::error!("a panic, whose text is above: the page has no new document");
             }
         }
     }

@@ -18,6 +18,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, SockRef, Socket, Type};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
@@ -142,7 +143,7 @@ impl Site {
         self
     }
 
-    /// Serves for ever.
+    /// Serves for ever. Dropped, it lets go of its clients and of its source.
     ///
     /// # Errors
     ///
@@ -151,8 +152,11 @@ impl Site {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let connections = Connections::new(self.limits);
-        let ticks = self.feed.clone().map(|feed| tokio::spawn(feed.tick()));
-        let _ticks = ticks.map(|task| EndOnDrop(task.abort_handle()));
+        // All that runs beside this: it ends with the set.
+        let mut tasks = JoinSet::new();
+        if let Some(feed) = self.feed.clone() {
+            tasks.spawn(feed.tick());
+        }
         let router = self.router();
         let mut told: Option<Instant> = None;
         loop {
@@ -171,9 +175,8 @@ impl Site {
             connections.room().await;
             bound_waiting(&stream, self.limits.stuck);
             let (router, shared) = (router.clone(), connections.clone());
-            connections.add(|number| {
-                tokio::spawn(connection(stream, router, shared, number)).abort_handle()
-            });
+            while tasks.try_join_next().is_some() {}
+            connections.add(|number| tasks.spawn(connection(stream, router, shared, number)));
         }
     }
 
@@ -193,15 +196,6 @@ impl Site {
                 .route("/arrays/{name}", get(array));
         }
         router.fallback(nothing_here).with_state(self.clone())
-    }
-}
-
-/// Ends a task when dropped.
-struct EndOnDrop(tokio::task::AbortHandle);
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

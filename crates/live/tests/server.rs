@@ -10,6 +10,7 @@ use live::connections::Limits;
 use live::{Array, Document, Site, Source, TICK};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -47,12 +48,17 @@ impl Source for Counted {
 }
 
 /// Starts a site of this source.
-fn start(source: Counted, limits: Limits) -> SocketAddr {
+fn start(source: impl Source, limits: Limits) -> SocketAddr {
+    begin(source, limits).0
+}
+
+/// The same, and its task.
+fn begin(source: impl Source, limits: Limits) -> (SocketAddr, JoinHandle<io::Result<()>>) {
     let listener = live::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = listener.local_addr().unwrap();
     let site = Site::default().metrics(|| Ok("a 1\n".to_owned()));
-    tokio::spawn(site.source(source).limits(limits).serve(listener));
-    address
+    let site = site.source(source).limits(limits);
+    (address, tokio::spawn(site.serve(listener)))
 }
 
 async fn ask(address: SocketAddr, path: &str, accept: &str) -> io::Result<TcpStream> {
@@ -156,6 +162,59 @@ async fn a_document_is_made_once_for_all_viewers_and_for_nobody_never() {
         made >= 4 && made < notes + 1,
         "{made} documents in {notes} ticks"
     );
+}
+
+/// Once when it notes something, once when it makes a document.
+struct Panics(Counted);
+
+impl Source for Panics {
+    fn note(&mut self) {
+        self.0.note();
+        assert_ne!(self.0.notes.load(Ordering::Relaxed), 2, "this is the test");
+    }
+
+    fn document(&mut self) -> Document {
+        let document = self.0.document();
+        let made = self.0.documents.load(Ordering::Relaxed);
+        assert_ne!(made, 3, "this is the test");
+        document
+    }
+
+    fn array(&mut self, name: &str) -> Option<Array> {
+        self.0.array(name)
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_source_costs_a_document_and_no_more() {
+    let address = start(Panics(Counted::default()), Limits::default());
+    let mut viewer = ask(address, "/events", "*/*").await.unwrap();
+    read_until(&mut viewer, "\"document 4\"").await;
+    let page = get(address, "/live.json", "*/*").await;
+    assert!(page.contains("\"document "), "{page}");
+}
+
+#[tokio::test]
+async fn a_site_that_ends_leaves_nobody_connected() {
+    let source = Counted::default();
+    let (address, site) = begin(source.clone(), Limits::default());
+    let mut viewer = ask(address, "/events", "*/*").await.unwrap();
+    read_until(&mut viewer, "data: ").await;
+    // One that has asked for nothing yet.
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    assert!(get(address, "/metrics", "*/*").await.ends_with("a 1\n"));
+    site.abort();
+    for stream in [&mut viewer, &mut silent] {
+        // An error is a connection that was closed, too.
+        let ended = timeout(LONG, stream.read_to_end(&mut Vec::new())).await;
+        let _ = ended.expect("in time");
+    }
+    let gone = async {
+        while Arc::strong_count(&source.notes) > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, gone).await.expect("the source is gone");
 }
 
 /// Clients that have asked for something large, one more than may be, and do not read it: the
