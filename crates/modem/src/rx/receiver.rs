@@ -42,6 +42,7 @@ enum Way {
 pub struct Receiver {
     way: Way,
     counts: Counts,
+    ended: bool,
 }
 
 impl Receiver {
@@ -67,13 +68,20 @@ impl Receiver {
         Ok(Receiver {
             way,
             counts: Counts::default(),
+            ended: false,
         })
     }
 
     /// Takes samples, three a symbol, and appends the frames that are complete, in their order.
     /// Which frames come does not depend on how the stream is cut, but when they come does; with
     /// threads they come when they are decoded.
+    ///
+    /// Behind the end of the stream ([`finish`](Self::finish)) samples are neither kept nor
+    /// counted: another stream is another receiver's.
     pub fn push(&mut self, samples: &[Complex32], frames: &mut Vec<ReceivedFrame>) {
+        if self.ended {
+            return;
+        }
         let counts = &mut self.counts;
         match &mut self.way {
             Way::Original(front, decoder) => front.push(samples, |packet| {
@@ -90,6 +98,7 @@ impl Receiver {
 
     /// Ends the stream and appends all frames that are left.
     pub fn finish(&mut self, frames: &mut Vec<ReceivedFrame>) {
+        self.ended = true;
         let counts = &mut self.counts;
         match &mut self.way {
             Way::Original(front, decoder) => front.finish(|packet| {

@@ -109,6 +109,32 @@ fn noise_is_no_frame() {
     assert_eq!(frames_of_noise(300_000, 1).detected, 0);
 }
 
+/// Whatever finds frames.
+#[test]
+fn nothing_comes_behind_the_end_of_the_stream() {
+    let samples = stream(&[frame(Modulation::Qpsk, 1)], 300, 700);
+    let acquisition = Acquisition::Original {
+        feedback: original::FEEDBACK,
+    };
+    for config in [
+        RxConfig::default(),
+        RxConfig {
+            acquisition,
+            ..RxConfig::default()
+        },
+    ] {
+        let mut receiver = Receiver::new(&config).unwrap();
+        let mut frames = Vec::new();
+        receiver.push(&samples, &mut frames);
+        receiver.finish(&mut frames);
+        let (found, counts) = (frames.len(), receiver.counts());
+        assert_eq!(found, 1);
+        receiver.push(&samples, &mut frames);
+        receiver.finish(&mut frames);
+        assert_eq!((frames.len(), receiver.counts()), (found, counts));
+    }
+}
+
 /// `cargo test --release -p karoo-modem --lib ten_to_the_ten -- --ignored`: some minutes for each
 /// 10⁹ samples.
 #[test]
