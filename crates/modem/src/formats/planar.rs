@@ -12,6 +12,8 @@ const BYTES: usize = 2 * PART * PLANAR_SAMPLES;
 #[derive(Debug)]
 pub struct PlanarReader<R> {
     source: R,
+    /// What has come of a block; after an error of the source, part of one.
+    block: Vec<u8>,
     samples: Vec<u8>,
     read: usize,
 }
@@ -21,6 +23,7 @@ impl<R: Read> PlanarReader<R> {
     pub fn new(source: R) -> PlanarReader<R> {
         PlanarReader {
             source,
+            block: Vec::with_capacity(BYTES),
             samples: Vec::new(),
             read: 0,
         }
@@ -31,17 +34,18 @@ impl<R: Read> Read for PlanarReader<R> {
     /// Of a block that is cut at the end, those samples come of which both parts are there.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read == self.samples.len() {
-            let mut block = Vec::with_capacity(BYTES);
+            let wanted = (BYTES - self.block.len()) as u64;
             (&mut self.source)
-                .take(BYTES as u64)
-                .read_to_end(&mut block)?;
-            let (real, imaginary) = block.split_at(block.len().min(BYTES / 2));
+                .take(wanted)
+                .read_to_end(&mut self.block)?;
+            let (real, imaginary) = self.block.split_at(self.block.len().min(BYTES / 2));
             let parts = real.chunks_exact(PART).zip(imaginary.chunks_exact(PART));
             self.samples.clear();
             for (re, im) in parts {
                 self.samples.extend_from_slice(re);
                 self.samples.extend_from_slice(im);
             }
+            self.block.clear();
             self.read = 0;
         }
         let count = buffer.len().min(self.samples.len() - self.read);
@@ -101,6 +105,7 @@ impl<W: Write> Write for PlanarWriter<W> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::samples::tests::Faltering;
     use super::*;
 
     #[test]
@@ -118,6 +123,25 @@ mod tests {
         assert_eq!(blocks[480..488], [0, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(blocks[960..968], [120, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(blocks[1440..1444], [120, 1, 1, 1]);
+    }
+
+    #[test]
+    fn an_error_of_the_source_costs_no_bytes() {
+        let blocks: Vec<u8> = (0..2 * BYTES).map(|at| at as u8).collect();
+        let mut expected = Vec::new();
+        PlanarReader::new(&blocks[..])
+            .read_to_end(&mut expected)
+            .unwrap();
+        for cut in [0, 6, BYTES / 2, BYTES + 700] {
+            let (before, behind) = blocks.split_at(cut);
+            let mut reader = PlanarReader::new(Faltering(vec![before, behind]));
+            let mut bytes = Vec::new();
+            for _ in 0..2 {
+                let error = reader.read_to_end(&mut bytes).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            }
+            assert!(bytes == expected, "{cut}");
+        }
     }
 
     proptest! {

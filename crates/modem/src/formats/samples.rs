@@ -110,7 +110,10 @@ pub struct SampleReader<R> {
     source: R,
     format: SampleFormat,
     scale: f32,
+    /// What was read and is not given out: part of a sample before an error of the source.
     bytes: Vec<u8>,
+    /// That error, if samples came before it.
+    error: Option<io::Error>,
     counts: ReadCounts,
 }
 
@@ -122,21 +125,34 @@ impl<R: Read> SampleReader<R> {
             format,
             scale: full_scale.0 / f32::from(i16::MAX),
             bytes: Vec::new(),
+            error: None,
             counts: ReadCounts::default(),
         }
     }
 
     /// Appends the next samples, and returns how many: at most 16384, 0 at the end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source, behind the samples that came before. No bytes are lost: after an error
+    /// that passes, the next call goes on.
     pub fn read(&mut self, samples: &mut Vec<Complex32>) -> io::Result<usize> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
         let size = self.format.bytes();
-        let wanted = (BLOCK * size) as u64;
-        self.bytes.clear();
-        (&mut self.source)
-            .take(wanted)
-            .read_to_end(&mut self.bytes)?;
+        let wanted = (BLOCK * size - self.bytes.len()) as u64;
+        let mut source = (&mut self.source).take(wanted);
+        let ended = match source.read_to_end(&mut self.bytes) {
+            Ok(_) => true,
+            Err(error) if self.bytes.len() < size => return Err(error),
+            Err(error) => {
+                self.error = Some(error);
+                false
+            }
+        };
         let whole = self.bytes.chunks_exact(size);
-        self.counts.cut_bytes += whole.remainder().len() as u64;
-        let count = whole.len();
+        let (count, rest) = (whole.len(), whole.remainder().len());
         self.counts.samples += count as u64;
         match self.format {
             SampleFormat::Ci16 => samples.extend(whole.map(|bytes| {
@@ -155,6 +171,11 @@ impl<R: Read> SampleReader<R> {
                     if fine { sample } else { Complex32::default() }
                 }));
             }
+        }
+        self.bytes.drain(..count * size);
+        if ended {
+            self.counts.cut_bytes += rest as u64;
+            self.bytes.clear();
         }
         Ok(count)
     }
@@ -245,7 +266,7 @@ impl<W: Write> SampleWriter<W> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -293,6 +314,48 @@ mod tests {
             cut_bytes: 3,
         };
         assert_eq!(counts, expected);
+    }
+
+    /// A source that times out after so many bytes, once in each of its parts.
+    #[derive(Debug)]
+    pub(crate) struct Faltering<'a>(pub Vec<&'a [u8]>);
+
+    impl Read for Faltering<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.first_mut() {
+                None => Ok(0),
+                Some([]) => {
+                    self.0.remove(0);
+                    Err(io::ErrorKind::TimedOut.into())
+                }
+                Some(part) => part.read(buffer),
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_source_costs_no_bytes() {
+        let expected: Vec<_> = (0..9u8).map(|n| Complex32::new(n.into(), 1.0)).collect();
+        let (bytes, _) = written(&expected, SampleFormat::Cf32);
+        for cut in [0, 6, 8, 35] {
+            let (before, behind) = bytes.split_at(cut);
+            let source = Faltering(vec![before, behind]);
+            let mut reader = SampleReader::new(source, SampleFormat::Cf32, FullScale::default());
+            let (mut samples, mut errors) = (Vec::new(), Vec::new());
+            while errors.len() < 2 {
+                match reader.read(&mut samples) {
+                    Ok(_) => {}
+                    Err(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+                        errors.push(samples.len());
+                    }
+                }
+            }
+            assert_eq!((samples, errors), (expected.clone(), vec![cut / 8, 9]));
+            assert_eq!(reader.counts().samples, 9);
+            assert_eq!(reader.counts().cut_bytes, 0);
+            assert_eq!(reader.read(&mut Vec::new()).unwrap(), 0);
+        }
     }
 
     #[test]
