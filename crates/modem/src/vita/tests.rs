@@ -120,6 +120,31 @@ fn samples_come_back_over_udp() {
 }
 
 #[test]
+fn smaller_packets_also_take_what_was_pushed_before() {
+    let sent = samples(600);
+    let (mut reader, mut back, mut sizes) = (reader(), Vec::new(), Vec::new());
+    let mut pass = |packet: OutPacket| -> Result<(), Infallible> {
+        if packet.samples > 0 {
+            sizes.push(packet.samples);
+        }
+        reader.push(packet.bytes, &mut back).unwrap();
+        Ok(())
+    };
+    let mut writer = writer(40e6);
+    writer.push(&sent[..300], &mut pass).unwrap();
+    let mut writer = writer.with_packet_samples(100);
+    writer.push(&sent[300..350], &mut pass).unwrap();
+    let mut writer = writer.with_packet_samples(20);
+    writer.push(&sent[350..351], &mut pass).unwrap();
+    writer.push(&sent[351..], &mut pass).unwrap();
+    let mut writer = writer.with_packet_samples(7);
+    writer.finish(&mut pass).unwrap();
+    assert!(back == sent);
+    assert_eq!(sizes[..4], [100, 100, 100, 20]);
+    assert!(sizes[3..].iter().all(|size| *size == 20));
+}
+
+#[test]
 fn what_is_lost_is_a_gap_and_what_is_late_is_left_out() {
     let sent = samples(360 * 40);
     let packets = packets(&sent, 80e6);

@@ -79,7 +79,8 @@ impl StreamWriter {
         }
     }
 
-    /// The same with packets of so many samples, of which there is at least one.
+    /// The same with packets of so many samples, of which there is at least one. Samples that were
+    /// pushed and not sent yet go in such packets, too.
     pub fn with_packet_samples(mut self, samples: usize) -> StreamWriter {
         self.packet_samples = samples.clamp(1, MOST_SAMPLES);
         self
@@ -91,24 +92,27 @@ impl StreamWriter {
         mut samples: &[Complex32],
         mut send: impl FnMut(OutPacket) -> Result<(), E>,
     ) -> Result<(), E> {
-        while !samples.is_empty() {
+        loop {
+            // More than one if packets have become smaller.
+            while self.held.len() >= self.packet_samples {
+                self.packet(&mut send)?;
+            }
+            if samples.is_empty() {
+                return Ok(());
+            }
             let room = self.packet_samples - self.held.len();
             let (now, later) = samples.split_at(room.min(samples.len()));
             self.held.extend_from_slice(now);
             samples = later;
-            if self.held.len() == self.packet_samples {
-                self.packet(&mut send)?;
-            }
         }
-        Ok(())
     }
 
-    /// Sends what is left, in a shorter packet.
+    /// Sends what is left, the last of it in a shorter packet.
     pub fn finish<E>(&mut self, mut send: impl FnMut(OutPacket) -> Result<(), E>) -> Result<(), E> {
-        match self.held.is_empty() {
-            true => Ok(()),
-            false => self.packet(&mut send),
+        while !self.held.is_empty() {
+            self.packet(&mut send)?;
         }
+        Ok(())
     }
 
     /// Real and imaginary parts that were clipped.
@@ -138,7 +142,8 @@ impl StreamWriter {
                 samples: 0,
             })?;
         }
-        self.integers.resize(4 * self.held.len(), 0);
+        let samples = self.held.len().min(self.packet_samples);
+        self.integers.resize(4 * samples, 0);
         let steps = f32::from(i16::MAX) / self.full_scale.value();
         let mut clipped = 0;
         for (bytes, sample) in self.integers.chunks_exact_mut(4).zip(&self.held) {
@@ -159,10 +164,10 @@ impl StreamWriter {
         };
         packet.write(&mut self.bytes);
         self.counts[0] = (self.counts[0] + 1) % 16;
-        let (first, samples) = (self.sent, self.held.len());
+        let first = self.sent;
         self.packets += 1;
         self.sent += samples as u64;
-        self.held.clear();
+        self.held.drain(..samples);
         send(OutPacket {
             bytes: &self.bytes,
             first,
