@@ -50,17 +50,22 @@ pub enum RemezError {
     /// A filter has at least one tap.
     #[error("0 taps: at least 1 is needed")]
     Taps,
-    /// Bands that are empty, overlap, go beyond half of the sample rate, or have no positive
-    /// weight.
+    /// Nothing is asked for.
+    #[error("no bands: at least 1 is needed")]
+    NoBands,
+    /// Bands that are empty, overlap, go beyond half of the sample rate, or want a response that is
+    /// not finite, or have no positive weight.
     #[error(
-        "band {low} to {high} of weight {weight}: bands must ascend without overlap within 0 and 0.5 cycles per \
-         sample, with positive weights"
+        "band {low} to {high} of response {desired} and weight {weight}: bands must ascend without overlap within 0 \
+         and 0.5 cycles per sample, with finite responses and positive, finite weights"
     )]
     Band {
         /// Lower edge.
         low: f64,
         /// Upper edge.
         high: f64,
+        /// Amplitude wanted.
+        desired: f64,
         /// Weight.
         weight: f64,
     },
@@ -111,17 +116,18 @@ fn check(bands: &[Band]) -> Result<(), RemezError> {
     {
         let ordered = least <= low && low < high && high <= 0.5;
         if !(ordered && weight > 0.0 && weight.is_finite() && desired.is_finite()) {
-            return Err(RemezError::Band { low, high, weight });
+            return Err(RemezError::Band {
+                low,
+                high,
+                desired,
+                weight,
+            });
         }
         // Strictly: between bands the response must have room to change.
         least = high.next_up();
     }
     match bands {
-        [] => Err(RemezError::Band {
-            low: 0.0,
-            high: 0.0,
-            weight: 0.0,
-        }),
+        [] => Err(RemezError::NoBands),
         _ => Ok(()),
     }
 }

@@ -90,8 +90,12 @@ proptest! {
 fn impossible_designs_are_refused() {
     let good = [band(0.0, 0.1, 1.0, 1.0), band(0.2, 0.5, 0.0, 1.0)];
     assert_eq!(remez(0, &good), Err(RemezError::Taps));
+    assert_eq!(remez(16, &[]), Err(RemezError::NoBands));
+    let endless = remez(16, &[good[0], band(0.2, 0.5, f64::INFINITY, 1.0)]);
+    let endless = endless.unwrap_err().to_string();
+    assert!(endless.contains("response inf"), "{endless}");
     for bad in [
-        vec![],
+        vec![band(0.0, 0.2, f64::NAN, 1.0)],
         vec![band(0.2, 0.1, 1.0, 1.0)],
         vec![band(0.0, 0.6, 1.0, 1.0)],
         vec![band(0.0, 0.2, 1.0, 0.0)],
