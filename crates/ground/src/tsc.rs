@@ -62,8 +62,26 @@ impl TscClock {
         ticks as f64 / self.hz as f64
     }
 
-    /// Ticks in `duration`, rounded down.
+    /// Ticks in `duration`, rounded down; if there are too many, as many as fit.
     pub fn ticks(self, duration: Duration) -> u64 {
-        (duration.as_nanos() * u128::from(self.hz) / 1_000_000_000) as u64
+        let ticks = duration.as_nanos().saturating_mul(u128::from(self.hz)) / 1_000_000_000;
+        u64::try_from(ticks).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_as_many_ticks_as_fit() {
+        let clock = TscClock::new(3_000_000_000);
+        assert_eq!(clock.ticks(Duration::from_nanos(7)), 21);
+        assert_eq!(clock.ticks(Duration::from_nanos(u64::MAX)), u64::MAX);
+        // 2³³ s would be 3·10⁹·2³³ ticks, more than 2⁶⁴.
+        assert_eq!(clock.ticks(Duration::from_secs(1 << 33)), u64::MAX);
+        let fastest = TscClock::new(u64::MAX);
+        assert_eq!(fastest.ticks(Duration::MAX), u64::MAX);
+        assert_eq!(fastest.ticks(Duration::from_secs(1)), u64::MAX);
     }
 }
