@@ -86,29 +86,33 @@ impl Sensors {
 
     /// Adds a sensor. It replaces a sensor of the same name, whose subscriptions end.
     pub fn add(&self, info: SensorInfo, initial: SensorReading) -> SensorId {
-        let mut state = self.state();
-        let sensor = state.add(info, initial);
-        state.aggregate(self.elapsed());
-        sensor
+        self.change(|state, now| {
+            let sensor = state.add(info, initial);
+            state.aggregate(now);
+            sensor
+        })
     }
 
     /// Adds a sensor of the type [`DEVICE_STATUS`](crate::reading::DEVICE_STATUS) that sums up all
     /// sensors for which `includes` is true, without other such sensors. It is `ok` as long as none
     /// of them is worse than nominal, and `degraded` otherwise.
+    ///
+    /// `includes` is called while the sensors are locked: it must not use them.
     pub fn add_aggregate(
         &self,
         info: SensorInfo,
         includes: impl Fn(&SensorInfo) -> bool + Send + 'static,
     ) -> SensorId {
-        let mut state = self.state();
-        let reading = SensorReading::now(Value::Discrete("ok"));
-        let target = state.add(info, reading);
-        state.aggregates.push(Aggregate {
-            target,
-            includes: Box::new(includes),
-        });
-        state.aggregate(self.elapsed());
-        target
+        self.change(|state, now| {
+            let reading = SensorReading::now(Value::Discrete("ok"));
+            let target = state.add(info, reading);
+            state.aggregates.push(Aggregate {
+                target,
+                includes: Box::new(includes),
+            });
+            state.aggregate(now);
+            target
+        })
     }
 
     /// Sets a sensor, and reports to the clients that subscribed to it.
@@ -119,13 +123,7 @@ impl Sensors {
     ///
     /// If the sensor is not one of these, but of other `Sensors`.
     pub fn set(&self, sensor: SensorId, reading: SensorReading) {
-        let now = self.elapsed();
-        let mut state = self.state();
-        let before = state.next_deadline();
-        state.set(sensor, reading, now);
-        let after = state.next_deadline();
-        drop(state);
-        self.wake(before, after);
+        self.change(|state, now| state.set(sensor, reading, now));
     }
 
     /// Finds a sensor by its name.
@@ -142,17 +140,22 @@ impl Sensors {
         self.state().sensors[sensor.0].reading.clone()
     }
 
-    /// Calls `visit` with each sensor whose name is `wanted`, in the order of names.
+    /// Calls `visit` with each sensor whose name is `wanted`, in the order of names: with all
+    /// readings as they are now, even if `visit` sets some.
     pub fn visit(
         &self,
         wanted: impl Fn(&str) -> bool,
         mut visit: impl FnMut(&SensorInfo, &SensorReading),
     ) {
         let state = self.state();
-        for (name, sensor) in &state.names {
-            if wanted(name) {
-                let sensor = &state.sensors[sensor.0];
-                visit(&sensor.info, &sensor.reading);
+        let sensors = state.names.values().map(|id| &state.sensors[id.0]);
+        let seen: Vec<_> = sensors
+            .map(|sensor| (sensor.info.clone(), sensor.reading.clone()))
+            .collect();
+        drop(state);
+        for (info, reading) in &seen {
+            if wanted(&info.name) {
+                visit(info, reading);
             }
         }
     }
@@ -176,22 +179,18 @@ impl Sensors {
         strategy: &[u8],
         parameters: &[impl AsRef<[u8]>],
     ) -> Result<Strategy, SensorError> {
-        let now = self.elapsed();
-        let mut state = self.state();
-        let mut wanted = Vec::with_capacity(names.len());
-        for name in names {
-            let sensor = state.find(name)?;
-            let info = &state.sensors[sensor.0].info;
-            wanted.push((sensor, Strategy::parse(strategy, parameters, info)?));
-        }
-        let before = state.next_deadline();
-        for &(sensor, strategy) in &wanted {
-            state.subscribe(sensor, strategy, outbox, now);
-        }
-        let after = state.next_deadline();
-        drop(state);
-        self.wake(before, after);
-        Ok(wanted.last().map_or(Strategy::None, |(_, last)| *last))
+        self.change(|state, now| {
+            let mut wanted = Vec::with_capacity(names.len());
+            for name in names {
+                let sensor = state.find(name)?;
+                let info = &state.sensors[sensor.0].info;
+                wanted.push((sensor, Strategy::parse(strategy, parameters, info)?));
+            }
+            for &(sensor, strategy) in &wanted {
+                state.subscribe(sensor, strategy, outbox, now);
+            }
+            Ok(wanted.last().map_or(Strategy::None, |(_, last)| *last))
+        })
     }
 
     /// Whether a client has subscribed to any sensor.
@@ -207,10 +206,19 @@ impl Sensors {
         }
     }
 
-    fn wake(&self, before: Option<Duration>, after: Option<Duration>) {
+    /// Changes the state, given the time, and wakes [`run`](Self::run) if something is due earlier
+    /// than before.
+    fn change<T>(&self, change: impl FnOnce(&mut State, Duration) -> T) -> T {
+        let now = self.elapsed();
+        let mut state = self.state();
+        let before = state.next_deadline();
+        let made = change(&mut state, now);
+        let after = state.next_deadline();
+        drop(state);
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
             self.0.earlier.notify_one();
         }
+        made
     }
 
     /// Makes the reports that time brings. Never ends.
@@ -266,7 +274,7 @@ struct Pace {
 }
 
 struct Sensor {
-    info: SensorInfo,
+    info: Arc<SensorInfo>,
     /// Nobody finds it.
     hidden: bool,
     reading: SensorReading,
@@ -307,7 +315,7 @@ impl State {
             Some(None) => (info, true),
         };
         let sensor = Sensor {
-            info,
+            info: Arc::new(info),
             hidden,
             reading,
             subscriptions: BTreeMap::new(),

@@ -178,6 +178,64 @@ fn an_added_sensor_counts_at_once() {
     assert_eq!(sensors.reading(all).value, Value::Discrete("degraded"));
 }
 
+/// A report that an added sensor makes due is not that of the deadline before.
+#[tokio::test]
+async fn an_added_sensor_brings_reports_forward() {
+    let sensors = Sensors::default();
+    let info = SensorInfo::new("all", "", "", DEVICE_STATUS);
+    sensors.add_aggregate(info, |_| true);
+    let one = outbox(1);
+    // A century without a change.
+    sensors
+        .subscribe(&one, &["all"], b"event-rate", &["0.05", "3e9"])
+        .expect("a sensor");
+    let mut batch = Vec::new();
+    let told = async {
+        // That it is nominal, at once; then the timer waits for the century.
+        one.take(&mut batch).await;
+        one.written(batch.concat().len());
+        tokio::task::yield_now().await;
+        let bad = SensorReading {
+            status: SensorStatus::Error,
+            ..integer(0)
+        };
+        sensors.add(SensorInfo::new("bad", "", "", ValueType::Integer), bad);
+        one.take(&mut batch).await;
+    };
+    tokio::select! {
+        () = sensors.run() => {}
+        told = tokio::time::timeout(Duration::from_secs(20), told) => told.expect("in time"),
+    }
+    let text = String::from_utf8(batch.concat()).expect("UTF-8");
+    assert!(text.contains("all warn degraded"), "{text}");
+}
+
+/// Whoever is shown sensors may use them.
+#[test]
+fn sensors_are_free_while_they_are_visited() {
+    let sensors = Sensors::default();
+    let a = add(&sensors, "a", ValueType::Integer, Value::Integer(7));
+    let (of, mut seen) = (sensors.clone(), Vec::new());
+    let visitor = std::thread::spawn(move || {
+        let wanted = |name: &str| of.find(name).is_ok();
+        of.visit(wanted, |info, reading| {
+            of.set(a, integer(8));
+            add(&of, "b", ValueType::Integer, Value::Integer(9));
+            seen.push((info.name.clone(), reading.value.clone()));
+        });
+        seen
+    });
+    // A thread that waits for itself never ends.
+    let until = Instant::now() + Duration::from_secs(20);
+    while !visitor.is_finished() {
+        assert!(Instant::now() < until, "locked");
+        std::thread::yield_now();
+    }
+    let seen = visitor.join().expect("no panic");
+    assert_eq!(seen, [("a".to_owned(), Value::Integer(7))]);
+    assert_eq!(sensors.reading(a).value, Value::Integer(8));
+}
+
 #[tokio::test]
 async fn periods_are_kept_by_the_clock() {
     let sensors = Sensors::default();
