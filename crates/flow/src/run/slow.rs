@@ -116,8 +116,8 @@ impl Stepping {
         }
     }
 
-    /// Brings all nodes into their initial state. The code is somebody else's: whoever only looks at
-    /// a plan leaves it alone.
+    /// Brings all nodes into their initial state. The code is somebody else's: whoever only looks
+    /// at a plan leaves it alone.
     pub fn start(&mut self) {
         let start = |node: &Node| node.node.start(&node.inputs, &node.outputs);
         self.steps = self.nodes.iter().map(start).collect();
