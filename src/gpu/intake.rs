@@ -1,16 +1,19 @@
 //! Received chunks on their way to where the kernels read them.
 
 use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use cudarc::driver::sys::CUdeviceptr;
-use cudarc::driver::{CudaEvent, CudaSlice, DriverError, result};
+use cudarc::driver::sys::{self, CUDA_MEMCPY2D, CUdeviceptr, CUmemorytype, CUstream};
+use cudarc::driver::{CudaEvent, CudaSlice, DriverError};
 use ground::stats::ThreadReport;
 use ground::{N_POL, Timestamp};
 
 use super::GpuError;
+use super::launch::TableCopy;
 use super::streams::{Stopwatch, Streams, failed};
 use super::variant::address;
 use crate::engine::PipelineError;
@@ -20,12 +23,16 @@ use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind, SampleV
 /// one being filled.
 pub const COPIES: usize = 3;
 
+/// Of so many copies, one is timed: the copy engine loses time with each time stamp.
+const TIMED: u64 = 16;
+
 /// The [`Intake`](crate::engine::Intake) of GPU pipelines, which share its streams.
 ///
-/// A chunk in memory of the host is copied as soon as it comes, its head first, because its
-/// predecessor waits for that, and goes back when the copy is done. A chunk in memory of the GPU is
-/// read where it lies, and goes back when the last kernel that reads it is done. Chunks of both
-/// kinds may follow each other.
+/// A chunk in memory of the host is copied as soon as it comes, in one piece, because copies of
+/// several engines share a copy engine, which loses time with each piece (decision 92). Its head,
+/// for which its predecessor waits, is read by a kernel, from the host's memory. The chunk goes
+/// back when both are done. A chunk in memory of the GPU is read where it lies, and goes back when
+/// the last kernel that reads it is done. Chunks of both kinds may follow each other.
 pub struct GpuIntake {
     streams: Arc<Streams>,
     layout: ChunkLayout,
@@ -33,8 +40,7 @@ pub struct GpuIntake {
     next: usize,
     /// Not retired, oldest first.
     loaded: VecDeque<Loaded>,
-    /// Still read, until the event.
-    leaving: VecDeque<(CudaEvent, FrozenChunk)>,
+    leaving: VecDeque<Leaving>,
     spare: Vec<CudaEvent>,
     begun: Instant,
     copying: Stopwatch,
@@ -56,6 +62,20 @@ struct Loaded {
     /// What the compute stream has to wait for.
     ready: Option<CudaEvent>,
     place: ChunkHome,
+}
+
+/// A chunk that is still read, until all of the events.
+#[derive(Debug)]
+struct Leaving {
+    chunk: FrozenChunk,
+    reads: Vec<CudaEvent>,
+}
+
+impl Leaving {
+    fn new(chunk: FrozenChunk) -> Self {
+        let reads = Vec::with_capacity(2);
+        Self { chunk, reads }
+    }
 }
 
 #[derive(Debug)]
@@ -95,7 +115,7 @@ impl GpuIntake {
             leaving: VecDeque::new(),
             spare: Vec::new(),
             begun: Instant::now(),
-            copying: Stopwatch::default(),
+            copying: Stopwatch::of_one_in(TIMED),
         })
     }
 
@@ -110,7 +130,6 @@ impl GpuIntake {
         at: [CUdeviceptr; N_POL],
         follows: bool,
     ) -> Result<(), DriverError> {
-        let layout = *chunk.layout();
         // The engine's thread may not have used the GPU yet.
         self.streams.gpu().context.bind_to_thread()?;
         let before = self
@@ -124,9 +143,8 @@ impl GpuIntake {
             place: ChunkHome::Own(chunk),
         });
         if let Some(before) = before {
-            // SAFETY: both chunks are this intake's until the compute stream has passed all work on
-            // them.
-            unsafe { copy_tail(&layout, before, at, self.streams.compute.cu_stream()) }?;
+            let read = self.extend(before, at, true)?;
+            self.spare.push(read);
         }
         Ok(())
     }
@@ -141,44 +159,71 @@ impl GpuIntake {
         let buffer = &self.buffers[index];
         stream.wait(&buffer.read)?;
         let at = [0, 1].map(|pol| address(&buffer.memory) + (pol * layout.stride) as u64);
+        // Pinned memory has the same address on the GPU.
+        let from = [0, 1].map(|pol| chunk.pol(pol).as_ptr() as CUdeviceptr);
+        let pinned = chunk.kind() == MemoryKind::Pinned;
+        let before = self.loaded.back().filter(|_| follows);
+        let before = before.map(|loaded| loaded.at);
         // Kept before the first copy is issued: whatever fails, the memory outlives the copies.
-        self.leaving.push_back((copied, chunk));
-        let Some((copied, chunk)) = self.leaving.back() else {
-            return Ok(());
-        };
-        let part = |from: usize, to: usize| -> Result<(), DriverError> {
-            for (pol, at) in at.into_iter().enumerate() {
-                let source = &chunk.pol(pol)[from..to];
-                // SAFETY: the chunk is frozen, and this intake's until the copy is done; the buffer
-                // has its layout, and the stream has waited for all that reads it.
-                unsafe { result::memcpy_htod_async(at + from as u64, source, stream.cu_stream()) }?;
-            }
-            Ok(())
-        };
-        self.copying.start(stream)?;
-        let head = layout.tail_bytes().min(layout.sample_bytes());
-        part(0, head)?;
-        if let Some(before) = self.loaded.back_mut().filter(|_| follows) {
-            // SAFETY: no kernel reads the tail of a chunk before its successor is loaded, and the
-            // head is there by order.
-            unsafe { copy_tail(&layout, before.at, at, stream.cu_stream()) }?;
-            // Later on the same stream than what it may stand for already.
-            let spare = &mut self.spare;
-            let ready = before.ready.take().or_else(|| spare.pop());
-            let ready = ready.map_or_else(|| streams.event(), Ok)?;
-            ready.record(stream)?;
-            before.ready = Some(ready);
+        self.leaving.push_back(Leaving::new(chunk));
+        if let Some(before) = before {
+            let read = self.extend(before, from, pinned)?;
+            self.read_until(read);
         }
-        part(head, layout.sample_bytes())?;
+        self.copying.start(stream)?;
+        // SAFETY: the chunk is frozen, and this intake's until the copy is done; the buffer has its
+        // layout, and the stream has waited for all that reads it.
+        unsafe { copy_rows(&layout, from, at, stream.cu_stream()) }?;
         self.copying.stop(stream)?;
         copied.record(stream)?;
         ready.record(stream)?;
+        self.read_until(copied);
         self.loaded.push_back(Loaded {
             at,
             ready: Some(ready),
             place: ChunkHome::Copy(index),
         });
         Ok(())
+    }
+
+    /// The chunk that is leaving last is read until this event too.
+    fn read_until(&mut self, event: CudaEvent) {
+        if let Some(leaving) = self.leaving.back_mut() {
+            leaving.reads.push(event);
+        }
+    }
+
+    /// Copies the head of a chunk, which is at `from`, behind the samples of the chunk before, on
+    /// the stream that computes. By a kernel, if `reachable` says that one can read there: it need
+    /// not wait for a copy engine. Returns an event behind the copy.
+    fn extend(
+        &mut self,
+        before: [CUdeviceptr; N_POL],
+        from: [CUdeviceptr; N_POL],
+        reachable: bool,
+    ) -> Result<CudaEvent, DriverError> {
+        let event = self.event()?;
+        let (layout, compute) = (self.layout, &self.streams.compute);
+        let element = TableCopy::ELEMENT;
+        for (from, before) in from.into_iter().zip(before) {
+            let tail = before + layout.sample_bytes() as u64;
+            // SAFETY: both parts lie within the strides of their polarisations, the last element
+            // with padding, and their chunks are this intake's until the stream has passed the
+            // copy. Nothing writes the head any more, and no kernel that is under way reads this
+            // tail: none reads the tail of a chunk before its successor is loaded.
+            unsafe {
+                if reachable && layout.sample_bytes().is_multiple_of(element) {
+                    let count = layout.tail_bytes().div_ceil(element);
+                    self.streams.table_copy.launch(compute, from, tail, count)?;
+                } else {
+                    let stream = compute.cu_stream();
+                    sys::cuMemcpyAsync(tail, from, layout.tail_bytes(), stream).result()?;
+                }
+            }
+        }
+        // It also keeps the next kernel from beginning beside the copy.
+        event.record(compute)?;
+        Ok(event)
     }
 
     fn try_retire(&mut self) -> Result<(), DriverError> {
@@ -195,7 +240,10 @@ impl GpuIntake {
             ChunkHome::Own(chunk) => {
                 let read = self.event()?;
                 let recorded = read.record(&self.streams.compute);
-                self.leaving.push_back((read, chunk));
+                self.leaving.push_back(Leaving {
+                    chunk,
+                    reads: vec![read],
+                });
                 recorded
             }
         }
@@ -203,35 +251,53 @@ impl GpuIntake {
 
     fn try_reclaim(&mut self) -> Result<Option<FrozenChunk>, DriverError> {
         self.copying.read()?;
-        match self.leaving.front() {
-            Some((event, _)) if event.try_is_complete()? => {}
-            _ => return Ok(None),
+        let Some(first) = self.leaving.front() else {
+            return Ok(None);
+        };
+        for event in &first.reads {
+            if !event.try_is_complete()? {
+                return Ok(None);
+            }
         }
-        Ok(self.leaving.pop_front().map(|(event, chunk)| {
-            self.spare.push(event);
-            chunk
+        Ok(self.leaving.pop_front().map(|leaving| {
+            self.spare.extend(leaving.reads);
+            leaving.chunk
         }))
     }
 }
 
-/// Copies the head of the chunk at `next` behind the samples of the one at `chunk`, on the GPU.
+/// Copies the samples of both polarisations of the chunk at `from`, in memory of the host, to `at`.
 ///
 /// # Safety
 ///
-/// Both have `layout` and live until the stream has passed the copy; nothing else touches these
-/// parts meanwhile.
-unsafe fn copy_tail(
+/// Both have `layout` and live until the stream has passed the copy; nothing else touches `at`
+/// meanwhile, or writes what is copied.
+unsafe fn copy_rows(
     layout: &ChunkLayout,
-    chunk: [CUdeviceptr; N_POL],
-    next: [CUdeviceptr; N_POL],
-    stream: cudarc::driver::sys::CUstream,
+    from: [CUdeviceptr; N_POL],
+    at: [CUdeviceptr; N_POL],
+    stream: CUstream,
 ) -> Result<(), DriverError> {
-    for (chunk, next) in chunk.into_iter().zip(next) {
-        let tail = chunk + layout.sample_bytes() as u64;
-        // SAFETY: the tail lies inside the chunk's stride, and the caller vouches for the rest.
-        unsafe { result::memcpy_dtod_async(tail, next, layout.tail_bytes(), stream) }?;
-    }
-    Ok(())
+    let copy = CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: from[0] as *const c_void,
+        srcDevice: 0,
+        srcArray: null_mut(),
+        srcPitch: layout.stride,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: null_mut(),
+        dstDevice: at[0],
+        dstArray: null_mut(),
+        dstPitch: layout.stride,
+        WidthInBytes: layout.sample_bytes(),
+        Height: N_POL,
+    };
+    // SAFETY: polarisations are a stride apart in both, and the caller vouches for the rest.
+    unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream) }.result()
 }
 
 impl crate::engine::Intake for GpuIntake {

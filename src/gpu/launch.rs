@@ -98,6 +98,8 @@ pub(super) struct TableCopy(Kernel);
 impl TableCopy {
     /// Threads of a block.
     const THREADS: u32 = 256;
+    /// Bytes of an element.
+    pub const ELEMENT: usize = 16;
 
     /// Compiles the kernel.
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
@@ -109,7 +111,7 @@ impl TableCopy {
         }))
     }
 
-    /// Copies `count` elements of 16 bytes. All that follows on `stream` finds them; the copy
+    /// Copies `count` [elements](Self::ELEMENT). All that follows on `stream` finds them; the copy
     /// itself may begin before the kernel before it has ended.
     ///
     /// # Safety

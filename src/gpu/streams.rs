@@ -1,6 +1,7 @@
 //! The streams of one engine, and what is common to all that uses them.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -81,15 +82,40 @@ pub(super) fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineErr
 /// passed.
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch {
-    running: VecDeque<[CudaEvent; 2]>,
+    /// Of so many, the last is timed, and stands for all of them.
+    every: u64,
+    /// How many the next that is timed stands for.
+    due: u64,
+    /// Begun since one was timed.
+    begun: u64,
+    /// Whether what was begun last is timed.
+    timing: bool,
+    /// With how many each stands for.
+    running: VecDeque<([CudaEvent; 2], u64)>,
     spare: Vec<[CudaEvent; 2]>,
     /// Nanoseconds; this has one writer.
     busy: Arc<AtomicU64>,
 }
 
 impl Stopwatch {
+    /// A stopwatch for work that loses time with each time stamp: the first is timed, and then one
+    /// of `every`, which stands for those before it.
+    pub fn of_one_in(every: u64) -> Self {
+        Self {
+            every,
+            ..Self::default()
+        }
+    }
+
     /// Marks the begin of work.
     pub fn start(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
+        self.begun += 1;
+        self.timing = self.begun >= self.due;
+        if !self.timing {
+            return Ok(());
+        }
+        self.due = self.every;
+        let stands_for = take(&mut self.begun);
         let event = || {
             let flags = CUevent_flags::CU_EVENT_DEFAULT;
             stream.context().new_event(Some(flags))
@@ -99,14 +125,16 @@ impl Stopwatch {
             None => [event()?, event()?],
         };
         marks[0].record(stream)?;
-        self.running.push_back(marks);
+        self.running.push_back((marks, stands_for));
         Ok(())
     }
 
     /// Marks its end.
     pub fn stop(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
-        let marks = self.running.back();
-        marks.map_or(Ok(()), |marks| marks[1].record(stream))
+        match self.running.back() {
+            Some((marks, _)) if self.timing => marks[1].record(stream),
+            _ => Ok(()),
+        }
     }
 
     /// Nanoseconds so far.
@@ -131,12 +159,13 @@ impl Stopwatch {
 
     /// Adds up what has passed.
     pub fn read(&mut self) -> Result<(), DriverError> {
-        while let Some(marks) = self.running.front()
+        while let Some((marks, stands_for)) = self.running.front()
             && marks[1].try_is_complete()?
         {
-            let milliseconds = marks[0].elapsed_ms(&marks[1])?;
-            add(&self.busy, (f64::from(milliseconds.max(0.0)) * 1e6) as u64);
-            self.spare.extend(self.running.pop_front());
+            let milliseconds = f64::from(marks[0].elapsed_ms(&marks[1])?.max(0.0));
+            add(&self.busy, (milliseconds * 1e6) as u64 * stands_for);
+            self.spare
+                .extend(self.running.pop_front().map(|(marks, _)| marks));
         }
         Ok(())
     }
