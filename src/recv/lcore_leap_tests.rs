@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::super::super::leap::FAR;
 use super::*;
+use crate::memory::stand_in::BarStandIn;
 
 /// The engine leaves a lane behind, which then gets its first heaps, and moves the window only
 /// later.
@@ -114,7 +115,7 @@ fn the_first_heaps_wait_for_a_slow_engine() {
 /// chunks leave gaps, nor without.
 #[test]
 fn dropped_heaps_end_the_patience() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &BarStandIn).unwrap();
     let slots = memory.window().slots();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_dropped", &memory, 0);
     let pool = frames("rx_dropped", 1);

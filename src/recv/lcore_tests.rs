@@ -254,7 +254,7 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
         let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
         let name = format!("rx_bell_{quiet}");
         let (mut lcore, mut sender) = lcore(&name, &memory, 0);
-        let pool = frames(&name, 4);
+        let pool = frames(&name, 5);
         lcore.placer.newest = Some(0);
         while quiet && !lcore.idle.is_quiet() {
             lcore.idle.wait();
@@ -264,8 +264,8 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
         let begun = Instant::now();
         thread::scope(|scope| {
             let running = scope.spawn(|| run(lcore));
-            // A burst each: a wrong timestamp, two heaps of chunk 0, and one that ends chunk 0.
-            for (before, timestamp) in (0..).zip([3, 0, 64, 2 * 256]) {
+            // A burst each: two wrong timestamps, two heaps of chunk 0, and one that ends chunk 0.
+            for (before, timestamp) in (0..).zip([3, 3, 0, 64, 2 * 256]) {
                 let mut batch: MbufBatch = MbufBatch::new();
                 batch.push(heap(&pool, timestamp)).unwrap();
                 assert_eq!(sender.enqueue(&mut batch), 1);

@@ -52,6 +52,8 @@ struct Bench {
     held: Vec<Mbuf>,
     abort: StopFlag,
     latency: Arc<Latency>,
+    /// What wakes tx lcores.
+    bell: Arc<Bell>,
 }
 
 impl Bench {
@@ -110,14 +112,8 @@ impl Bench {
             outputs: vec![output],
             idle: IdlePolicy::Share,
         };
-        let abort = StopFlag::default();
-        let mut team = TxLcore::team(
-            finished,
-            vec![path],
-            usize::MAX,
-            &Tsc,
-            (&Arc::default(), &abort),
-        );
+        let (abort, bell) = (StopFlag::default(), Arc::default());
+        let mut team = TxLcore::team(finished, vec![path], usize::MAX, &Tsc, (&bell, &abort));
         Self {
             lcore: team.remove(0),
             sink,
@@ -125,6 +121,7 @@ impl Bench {
             held,
             abort,
             latency,
+            bell,
         }
     }
 
@@ -247,13 +244,13 @@ fn others_are_woken_for_what_is_passed_on() {
             mut lcore,
             sink: _sink,
             held: _held,
+            bell,
             ..
         } = Bench::new("tx_passed");
         let passed = Arc::new(ArrayQueue::new(4));
         if let ChunkSource::Engine(_, others) = &mut lcore.source {
             others.push(passed.clone());
         }
-        let bell = lcore.sleeper.bell().clone();
         lcore.port_queue.port().note_link(false);
         lcore.run(&mut timer());
         assert_eq!((passed.len(), bell.rung()), (4, 4));
