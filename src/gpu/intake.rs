@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{self, CUDA_MEMCPY2D, CUdeviceptr, CUmemorytype, CUstream};
 use cudarc::driver::{CudaEvent, CudaSlice, DriverError};
@@ -23,8 +23,8 @@ use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind, SampleV
 /// one being filled.
 pub const COPIES: usize = 3;
 
-/// Of so many copies, one is timed: the copy engine loses time with each time stamp.
-const TIMED: u64 = 16;
+/// From one copy that is timed to the next: the copy engine loses time with each time stamp.
+const TIMED_EVERY: Duration = Duration::from_millis(50);
 
 /// The [`Intake`](crate::engine::Intake) of GPU pipelines, which share its streams.
 ///
@@ -115,7 +115,7 @@ impl GpuIntake {
             leaving: VecDeque::new(),
             spare: Vec::new(),
             begun: Instant::now(),
-            copying: Stopwatch::of_one_in(TIMED),
+            copying: Stopwatch::with_pauses(TIMED_EVERY),
         })
     }
 

@@ -82,11 +82,11 @@ pub(super) fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineErr
 /// passed.
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch {
-    /// Of so many, the last is timed, and stands for all of them.
-    every: u64,
-    /// How many the next that is timed stands for.
-    due: u64,
-    /// Begun since one was timed.
+    /// From one that is timed to the next.
+    pause: Duration,
+    /// When one was timed.
+    timed: Option<Instant>,
+    /// Begun since then.
     begun: u64,
     /// Whether what was begun last is timed.
     timing: bool,
@@ -98,11 +98,11 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// A stopwatch for work that loses time with each time stamp: the first is timed, and then one
-    /// of `every`, which stands for those before it.
-    pub fn of_one_in(every: u64) -> Self {
+    /// A stopwatch for work that loses time with each time stamp: after each pause what begins next
+    /// is timed, and stands for all that began meanwhile.
+    pub fn with_pauses(pause: Duration) -> Self {
         Self {
-            every,
+            pause,
             ..Self::default()
         }
     }
@@ -110,11 +110,11 @@ impl Stopwatch {
     /// Marks the begin of work.
     pub fn start(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
         self.begun += 1;
-        self.timing = self.begun >= self.due;
+        self.timing = self.timed.is_none_or(|at| at.elapsed() >= self.pause);
         if !self.timing {
             return Ok(());
         }
-        self.due = self.every;
+        self.timed = Some(Instant::now());
         let stands_for = take(&mut self.begun);
         let event = || {
             let flags = CUevent_flags::CU_EVENT_DEFAULT;
