@@ -231,7 +231,7 @@ impl GpuIntake {
             return Ok(());
         };
         if let Some(ready) = loaded.ready {
-            // Of a chunk that was not viewed: what fills it, or its tail, comes first.
+            // Of a chunk that was not viewed: what fills it comes first.
             self.streams.compute.wait(&ready)?;
             self.spare.push(ready);
         }

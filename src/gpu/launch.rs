@@ -91,7 +91,7 @@ impl Kernel {
     }
 }
 
-/// Brings small tables from memory of the host to the GPU's.
+/// Brings small tables and heads of chunks, from memory of the host or the GPU's, to the GPU's.
 #[derive(Debug)]
 pub(super) struct TableCopy(Kernel);
 

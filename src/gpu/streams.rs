@@ -93,6 +93,8 @@ pub(super) struct Stopwatch {
     /// With how many each stands for.
     running: VecDeque<([CudaEvent; 2], u64)>,
     spare: Vec<[CudaEvent; 2]>,
+    /// Nanoseconds that the last one took.
+    last: u64,
     /// Nanoseconds; this has one writer.
     busy: Arc<AtomicU64>,
 }
@@ -142,9 +144,11 @@ impl Stopwatch {
         &self.busy
     }
 
-    /// The time since `begun`, split into `phase` and the rest.
+    /// The time since `begun`, split into `phase` and the rest. What began since the last was timed
+    /// took as long as that one.
     pub fn report(&self, name: &str, phase: &str, begun: Instant) -> ThreadReport {
-        let busy = Duration::from_nanos(self.busy.load(Ordering::Relaxed));
+        let busy = self.busy.load(Ordering::Relaxed) + self.begun * self.last;
+        let busy = Duration::from_nanos(busy);
         let idle = begun.elapsed().saturating_sub(busy);
         ThreadReport {
             name: name.to_owned(),
@@ -163,7 +167,8 @@ impl Stopwatch {
             && marks[1].try_is_complete()?
         {
             let milliseconds = f64::from(marks[0].elapsed_ms(&marks[1])?.max(0.0));
-            add(&self.busy, (milliseconds * 1e6) as u64 * stands_for);
+            self.last = (milliseconds * 1e6) as u64;
+            add(&self.busy, self.last * stands_for);
             self.spare
                 .extend(self.running.pop_front().map(|(marks, _)| marks));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dsp::{Dither, SampleBits};
 use ground::Timestamp;
-use karoo::config::{OutputConfig, PipelineConfig};
+use karoo::config::{OutputConfig, PipelineConfig, RecvConfig};
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Intake, OutputChunk, PipelineError};
@@ -14,13 +14,13 @@ use karoo::gpu::{
     BarAllocator, Gpu, GpuChanneliser, Kernels, OutputChunks, PinnedAllocator, Streams,
 };
 use karoo::memory::{
-    ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, SampleView,
+    ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, MixedAllocator, SampleView,
 };
 use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::support::gpu::{Contents, FENG_ID, Rig, assert_agree, chunk, layout, next_complete};
+use crate::support::gpu::{Contents, FENG_ID, Rig, assert_agree, chunk, next_complete};
 use crate::support::{device, left_out, output, output_chunk_in};
 
 /// A stream of receive chunks through output chunks of another length, as an engine does it: the
@@ -31,6 +31,9 @@ struct StreamCase {
     bits: SampleBits,
     packed: [Vec<u8>; 2],
     layout: ChunkLayout,
+    /// Samples of a chunk, and of its tail.
+    samples: usize,
+    tail: usize,
 }
 
 /// Where chunks lie.
@@ -49,29 +52,46 @@ impl Memory {
 }
 
 impl StreamCase {
-    const CHUNK: usize = 1 << 15;
-    const TAIL: usize = 1 << 13;
     const IDS: [usize; 7] = [0, 1, 2, 4, 5, 6, 7];
     const BATCHES: usize = 3;
 
-    fn new() -> Self {
+    /// Chunks whose samples and tails are whole elements of what copies heads; tails that are not;
+    /// samples that are not.
+    fn all() -> [Self; 3] {
+        [
+            (1 << 15, 1 << 13),
+            (1 << 15, (1 << 13) + 8),
+            ((1 << 15) + 8, 1 << 13),
+        ]
+        .map(|(samples, tail)| Self::new(samples, tail))
+    }
+
+    fn new(samples: usize, tail: usize) -> Self {
         let config = output(256, 16, 10, Dither::Uniform);
         let mut rng = ChaCha8Rng::seed_from_u64(90);
         let packed = std::array::from_fn(|_| {
-            let count = 8 * Self::CHUNK;
+            let count = 8 * samples;
             crate::support::packed((0..count).map(|_| rng.random_range(-512..512)), 10)
         });
         let bits = SampleBits::new(10).unwrap();
+        let recv = RecvConfig {
+            packet_samples: 8,
+            sample_bits: bits,
+            chunk_samples: samples,
+            mask_timestamp: false,
+        };
         Self {
             config,
             bits,
             packed,
-            layout: layout(bits, Self::CHUNK, Self::TAIL),
+            layout: ChunkLayout::new(&recv, tail),
+            samples,
+            tail,
         }
     }
 
     fn chunk(&self, id: usize, allocator: &dyn ChunkAllocator) -> FrozenChunk {
-        let bytes = self.bits.bytes(Self::CHUNK);
+        let bytes = self.bits.bytes(self.samples);
         let packed = self.packed.each_ref();
         chunk(
             self.layout,
@@ -112,8 +132,8 @@ impl StreamCase {
                     .unwrap();
                 follows(i + 1)
             });
-            let start = id * Self::CHUNK;
-            let samples = Self::CHUNK + if joined { Self::TAIL } else { 0 };
+            let start = id * self.samples;
+            let samples = self.samples + if joined { self.tail } else { 0 };
             if next < start {
                 next = start.next_multiple_of(batch);
                 issued += self.flush(rig, building.take());
@@ -175,6 +195,29 @@ impl StreamCase {
             returned += usize::from(rig.intake.poll_released().unwrap().is_some());
         }
         complete
+    }
+
+    /// Holds what comes of chunks in this memory against what came of one at a time.
+    fn compare(&self, gpu: &Arc<Gpu>, recv: Box<dyn ChunkAllocator>, expected: &[Contents]) {
+        let kind = recv.kind();
+        let memory = Memory {
+            recv,
+            send: match kind {
+                MemoryKind::Host => Box::new(HostAllocator::default()),
+                _ => Box::new(PinnedAllocator::new(gpu)),
+            },
+        };
+        // As many slots as chunks, and fewer.
+        for (count, under_way) in [(1, 1), (4, 4), (2, 2), (2, 5), (16, 16)] {
+            let mut rig = self.on_gpu(gpu, kind, count);
+            let got = self.run(&mut rig, &memory, under_way);
+            assert!(
+                got == expected,
+                "{kind}, {} samples and {}: {under_way} chunks in {count} slots",
+                self.samples,
+                self.tail
+            );
+        }
     }
 
     fn computes(&self) -> PipelineConfig<'_> {
@@ -253,60 +296,48 @@ impl Intake for OnePiece {
 /// piece.
 #[test]
 fn chunks_come_to_the_same_as_one_piece() {
-    let case = StreamCase::new();
-    let mut joined = case.on_cpu(Box::<cpu::CpuIntake>::default());
-    let mut whole = case.on_cpu(Box::new(OnePiece {
-        bits: case.bits,
-        packed: case.packed.clone(),
-        chunks: VecDeque::new(),
-    }));
-    let got = case.run(&mut joined, &Memory::host(), 1);
-    assert!(got == case.run(&mut whole, &Memory::host(), 3));
-    // Chunk 3 cuts an output chunk short.
-    let batch = case.config.batch_bytes();
-    let batches: Vec<_> = got.iter().map(|(data, _)| data.len() / batch).collect();
-    assert_eq!(batches, [3, 3, 3, 3, 3, 2, 3, 3, 3, 3, 3, 3, 3, 2]);
+    for case in StreamCase::all() {
+        let mut joined = case.on_cpu(Box::<cpu::CpuIntake>::default());
+        let mut whole = case.on_cpu(Box::new(OnePiece {
+            bits: case.bits,
+            packed: case.packed.clone(),
+            chunks: VecDeque::new(),
+        }));
+        let got = case.run(&mut joined, &Memory::host(), 1);
+        assert!(got == case.run(&mut whole, &Memory::host(), 3));
+        // Chunk 3 cuts an output chunk short.
+        let batch = case.config.batch_bytes();
+        let batches: Vec<_> = got.iter().map(|(data, _)| data.len() / batch).collect();
+        assert_eq!(batches, [3, 3, 3, 3, 3, 2, 3, 3, 3, 3, 3, 3, 3, 2]);
+    }
 }
 
 /// Neither how much is under way at once nor where the chunks lie makes a difference.
 #[test]
 fn chunks_under_way_do_not_disturb_each_other() {
     let Some(gpu) = device() else { return };
-    let case = StreamCase::new();
-    let mut alone = case.on_gpu(&gpu, MemoryKind::Host, 1);
-    let expected = case.run(&mut alone, &Memory::host(), 1);
-    assert!(expected.len() > 10);
-    let mut rig = case.on_cpu(Box::<cpu::CpuIntake>::default());
-    let on_cpu = case.run(&mut rig, &Memory::host(), 1);
-    assert_eq!(on_cpu.len(), expected.len());
-    for (i, (got, want)) in expected.iter().zip(&on_cpu).enumerate() {
-        assert_agree(&format!("output chunk {i}"), got, want);
-    }
-    let pinned = || Box::new(PinnedAllocator::new(&gpu));
-    let mut memories = vec![
-        Memory::host(),
-        Memory {
-            recv: pinned(),
-            send: pinned(),
-        },
-    ];
-    match BarAllocator::open(&gpu, (8 * case.layout.bytes()) as u64) {
-        Ok(bar) => memories.push(Memory {
-            recv: Box::new(bar),
-            send: pinned(),
-        }),
-        Err(error) => left_out(&format!("no bar memory: {error}")),
-    }
-    for memory in &memories {
-        let kind = memory.recv.kind();
-        // As many slots as chunks, and fewer.
-        for (count, under_way) in [(1, 1), (4, 4), (2, 2), (2, 5), (16, 16)] {
-            let mut rig = case.on_gpu(&gpu, kind, count);
-            let got = case.run(&mut rig, memory, under_way);
-            assert!(
-                got == expected,
-                "{kind}: {under_way} chunks in {count} slots"
-            );
+    for case in StreamCase::all() {
+        let mut alone = case.on_gpu(&gpu, MemoryKind::Host, 1);
+        let expected = case.run(&mut alone, &Memory::host(), 1);
+        assert!(expected.len() > 10);
+        let mut rig = case.on_cpu(Box::<cpu::CpuIntake>::default());
+        let on_cpu = case.run(&mut rig, &Memory::host(), 1);
+        assert_eq!(on_cpu.len(), expected.len());
+        for (i, (got, want)) in expected.iter().zip(&on_cpu).enumerate() {
+            assert_agree(&format!("output chunk {i}"), got, want);
+        }
+        let pinned = || Box::new(PinnedAllocator::new(&gpu));
+        let bar = || BarAllocator::open(&gpu, (8 * case.layout.bytes()) as u64).map(Box::new);
+        case.compare(&gpu, Box::new(HostAllocator::default()), &expected);
+        case.compare(&gpu, pinned(), &expected);
+        // Heads of each kind of memory come behind chunks of the other.
+        match bar().and_then(|alone| Ok((alone, bar()?))) {
+            Ok((alone, half)) => {
+                case.compare(&gpu, alone, &expected);
+                let mixed = MixedAllocator::new(half, pinned(), 0.5);
+                case.compare(&gpu, Box::new(mixed), &expected);
+            }
+            Err(error) => left_out(&format!("no bar memory: {error}")),
         }
     }
 }
