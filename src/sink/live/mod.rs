@@ -7,6 +7,7 @@
 //! * [`LiveReport`]: what came of it all.
 
 mod check;
+mod ends;
 mod lcore;
 mod power;
 mod report;

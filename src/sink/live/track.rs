@@ -9,6 +9,7 @@ use std::net::SocketAddrV4;
 use ground::{N_POL, Timestamp};
 use spead::SpectraRepr;
 
+use super::ends::Ends;
 use super::power::{ChannelPowers, PowerSums, add_power};
 use super::shape::Shape;
 use super::verdict::{push_notes, push_problems};
@@ -22,8 +23,6 @@ use crate::sink::{Kind, StreamReport};
 const OPEN: usize = 4;
 /// Power is added up of one batch in so many.
 const POWER_EVERY: u64 = 8;
-/// Stop heaps of a substream that are remembered before its engine is known.
-const EARLY: usize = 1024;
 
 /// A heap that is whole, with all its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +66,7 @@ pub struct Tracker {
     /// ADC samples of a batch: of the output's options, or else what all steps between batches
     /// have in common.
     step: u64,
-    stopped: Vec<bool>,
-    /// How often the engine was started again.
-    restarts: u64,
-    /// Heap counts of stop heaps that came before it was known whose they are.
-    early_stops: Vec<Vec<u64>>,
+    ends: Ends,
     described: Vec<bool>,
     /// Since the last packet in time: batches of which only late packets came, and which
     /// substreams had some.
@@ -117,9 +112,7 @@ impl Tracker {
             first_seen: None,
             judged: None,
             step: 0,
-            stopped: vec![false; substreams],
-            restarts: 0,
-            early_stops: vec![Vec::new(); substreams],
+            ends: Ends::new(substreams, array_size.is_some()),
             behind: BTreeMap::new(),
             begins_anew: false,
             went_back: 0,
@@ -172,19 +165,14 @@ impl Tracker {
             Kind::Descriptors(_, descriptors) => {
                 self.counts.descriptor_heaps += 1;
                 self.described[sub] = true;
-                if self.stopped[sub] {
-                    self.note_restart();
-                }
+                self.ends.note_descriptors(sub);
                 let dst = self.destinations[sub];
                 self.shape = self.shape.or_else(|| Shape::described(dst, descriptors));
             }
             Kind::Stop(count) => {
-                if self.first_seen.is_none() && self.early_stops[sub].len() < EARLY {
-                    self.early_stops[sub].push(*count);
-                }
                 self.counts.stop_heaps += 1;
-                self.counts.stopped_substreams += u64::from(!self.stopped[sub]);
-                self.stopped[sub] = true;
+                let early = self.first_seen.is_none();
+                self.ends.note_stop(sub, *count, early);
             }
             Kind::Other => {}
         }
@@ -198,27 +186,13 @@ impl Tracker {
         engine.is_none_or(|size| is_of(count, self.counts.feng_id, size))
     }
 
-    /// The engine was started again: it begins with descriptors, and sends nothing behind stop
-    /// heaps otherwise. What comes now is of a stream that has not been stopped.
-    fn note_restart(&mut self) {
-        self.restarts += 1;
-        self.stopped.fill(false);
-        self.counts.stopped_substreams = 0;
-    }
-
     /// Takes stop heaps back that turn out to be another engine's, now that this one is known.
     fn know_engine(&mut self) {
-        for sub in 0..self.destinations.len() {
-            let early = std::mem::take(&mut self.early_stops[sub]);
-            let own = early.iter().filter(|count| self.may_count(**count)).count();
-            let foreign = (early.len() - own) as u64;
-            self.counts.misplaced_packets += foreign;
-            self.counts.stop_heaps -= foreign;
-            if foreign > 0 && own == 0 && self.stopped[sub] {
-                self.stopped[sub] = false;
-                self.counts.stopped_substreams -= 1;
-            }
-        }
+        let (feng_id, size) = (self.counts.feng_id, self.array_size);
+        let is_own = |count| size.is_none_or(|size| is_of(count, feng_id, size));
+        let foreign = self.ends.know_engine(is_own);
+        self.counts.misplaced_packets += foreign;
+        self.counts.stop_heaps -= foreign;
     }
 
     fn add_spectra(
@@ -233,14 +207,14 @@ impl Tracker {
             return None;
         };
         self.check(sub, spectra, shape)?;
-        let timestamp = self.timestamp(sub, spectra, shape);
-        if timestamp.is_some() && (self.first_seen.is_none() || self.begins_anew) {
+        let timestamp = self.timestamp(sub, spectra, shape)?;
+        if self.first_seen.is_none() || self.begins_anew {
             self.begins_anew = false;
-            self.first_seen = timestamp;
+            self.first_seen = Some(timestamp);
             self.know_engine();
         }
-        self.counts.packets_after_stop += u64::from(self.stopped[sub]);
-        let timestamp = timestamp?;
+        self.ends.note_spectra(sub, timestamp, spectra.heap_count);
+        self.counts.packets_after_stop += u64::from(self.ends.is_stopped(sub));
         self.open_batch(timestamp);
         self.store((sub, timestamp), spectra, shape, payload, keep)
     }
@@ -347,6 +321,7 @@ impl Tracker {
         self.before = (self.counts.batches, self.not_sent());
         self.went_back += 1;
         self.behind.clear();
+        self.ends.go_back(before);
         (self.judged, self.begins_anew) = (Some(before), true);
         (self.counts.first_timestamp, self.counts.last_timestamp) = (None, None);
     }
@@ -518,6 +493,7 @@ impl Tracker {
             };
         }
         report.batches_not_sent = self.not_sent();
+        report.stopped_substreams = self.ends.stopped();
         report.mean_power_db = self.power.0.map(|power| {
             let mean = power as f64 / self.power.1 as f64;
             (power > 0).then(|| 10.0 * mean.log10())
@@ -528,7 +504,7 @@ impl Tracker {
     /// Judges what is open, and says what is wrong.
     pub fn finish(mut self) -> StreamReport {
         // Whoever sent stop heaps has sent everything before.
-        let all_came = self.stopped.iter().all(|&stopped| stopped);
+        let all_came = self.ends.stopped() == self.destinations.len() as u64;
         while self.open.len() > 1 {
             self.judge_oldest(true);
         }
@@ -541,7 +517,7 @@ impl Tracker {
         let without = self.described.iter().filter(|&&described| !described);
         push_notes(
             &mut report,
-            self.restarts,
+            self.ends.restarts(),
             self.went_back,
             without.count() as u64,
         );
