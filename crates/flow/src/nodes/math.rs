@@ -212,6 +212,7 @@ impl Node for Demodulate {
         1
     }
     fn check(&self) -> Result<(), String> {
+        self.points.check()?;
         let last = self.points.len() - 1;
         if Number::Int(last as i128).fits(self.output) {
             return Ok(());

@@ -80,6 +80,7 @@ impl Node for Delay {
                 self.length
             ));
         }
+        self.initial.check()?;
         self.of.map_or(Ok(()), Type::check)
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {

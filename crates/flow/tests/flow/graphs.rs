@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use karoo_flow::nodes::{Comparison, Lookup, Lut, Machine, Output, Sum};
+use karoo_flow::nodes::{Comparison, Demodulate, Lookup, Lut, Machine, Output, Sum};
 use karoo_flow::{
     Builder, Cause, Draft, MAX_LITERALS, Problems, Ratio, Scalar, ScopeId, Source, Type,
 };
@@ -242,6 +242,7 @@ fn more_numbers_than_one_parameter_may_have_are_refused() {
     let x = g.input("x", Type::F32);
     x.fir(&many[..]).named("fir");
     x.delay(many.len(), &many[..]).named("delay");
+    x.delay(0, &many[..]).named("short");
     x.then(Lut {
         first: 0.0,
         step: 1.0,
@@ -250,9 +251,14 @@ fn more_numbers_than_one_parameter_may_have_are_refused() {
         output: Scalar::F32,
     })
     .named("lut");
+    x.then(Demodulate {
+        points: many[..].into(),
+        output: Scalar::I32,
+    })
+    .named("demodulate");
     let problems = refused(g);
-    assert_eq!(problems.count(Cause::Parameter), 3, "{problems:.1000}");
-    for path in ["fir", "delay", "lut"] {
+    assert_eq!(problems.count(Cause::Parameter), 5, "{problems:.1000}");
+    for path in ["fir", "delay", "short", "lut", "demodulate"] {
         let text = format!("{path}: 1048577 numbers are given: give at most 1048576");
         assert!(problems.to_string().contains(&text), "{problems:.1000}");
     }
