@@ -146,7 +146,7 @@ impl NewFile {
     /// Finds out whether [a whole file](WholeFile) can be written there, and leaves all as it was.
     pub fn check(path: &Path) -> io::Result<()> {
         match WholeFile::part_of(path) {
-            Some(_) => WholeFile::check(path),
+            Some(_) => WholeFile::create(path).map(drop),
             None if path.is_dir() => Self::open(path).map(drop),
             // The reader of a pipe would see an end.
             None => Ok(()),

@@ -1,17 +1,15 @@
 //! Files that appear whole or not at all.
 
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file that is written to `PATH.part` and gets its name when it is finished, so that no run that
 /// fails leaves a file that looks whole, or takes the place of a good one.
 ///
-/// It has the owner and the mode of a file that is there already, which must be one that may be
-/// written. Where it cannot have them, or its folder may not be written, that file is written in
-/// place. A pipe, a device or standard output is written through: there is nothing to be renamed.
+/// A pipe, a device or standard output is written through: there is nothing to be renamed.
 #[derive(Debug)]
 pub struct WholeFile {
     path: PathBuf,
@@ -23,81 +21,18 @@ impl WholeFile {
     /// Opens it, empty.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let Some(part) = Self::part_of(path) else {
-            let file = match is_stdout(path) {
-                // Where it is, for it may have something in front.
-                true => io::stdout().as_fd().try_clone_to_owned()?.into(),
-                false => File::options().write(true).open(path)?,
-            };
-            let path = path.to_owned();
-            return Ok(Self {
-                path,
-                part: None,
-                file,
-            });
+        let part = Self::part_of(path);
+        let file = match &part {
+            Some(part) => claim(part)?,
+            // Where it is, for it may have something in front.
+            None if is_stdout(path) => io::stdout().as_fd().try_clone_to_owned()?.into(),
+            None => File::options().write(true).open(path)?,
         };
-        let whole = Self::open(path, part)?;
-        if whole.part.is_none() {
-            lock(&whole.file, &whole.path)?;
-            whole.file.set_len(0)?;
-        }
-        Ok(whole)
-    }
-
-    /// Whether it can be created; of one that is not written through. Leaves all as it was.
-    pub fn check(path: &Path) -> io::Result<()> {
-        match Self::part_of(path) {
-            Some(part) => Self::open(path, part).map(drop),
-            None => Ok(()),
-        }
-    }
-
-    /// Opens the unfinished file or, where there can be none, what is there: that is not emptied.
-    fn open(path: &Path, part: PathBuf) -> io::Result<Self> {
-        let path = behind_links(path);
-        let old = match File::options().write(true).open(&path) {
-            Ok(old) => Some(old),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
+        let path = match &part {
+            Some(_) => behind_links(path),
+            None => path.to_owned(),
         };
-        let error = match Self::beside(&path, &part, old.as_ref()) {
-            Err(error) if is_for_want_of_rights(&error) => error,
-            opened => return opened,
-        };
-        let way_out = match old {
-            _ if part.exists() => format!("{part:?} is in the way"),
-            Some(file) => {
-                return Ok(Self {
-                    path,
-                    part: None,
-                    file,
-                });
-            }
-            None => {
-                let folder = part.parent().filter(|folder| *folder != Path::new(""));
-                let folder = folder.unwrap_or(Path::new("."));
-                format!("make the folder {folder:?} writable, or name another")
-            }
-        };
-        Err(io::Error::new(error.kind(), format!("{error}: {way_out}")))
-    }
-
-    /// Opens the unfinished file, with owner and mode of what is there.
-    fn beside(path: &Path, part: &Path, old: Option<&File>) -> io::Result<Self> {
-        let old = old.map(File::metadata).transpose()?;
-        // Whoever may not read what is there may not read this.
-        let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
-        let file = claim(part, mode)?;
-        let whole = Self {
-            path: path.to_owned(),
-            part: Some(part.to_owned()),
-            file,
-        };
-        if let Some(old) = old {
-            // Also where a file system has no owners like that.
-            liken(&whole.file, &old).map_err(|_| io::ErrorKind::PermissionDenied)?;
-        }
-        Ok(whole)
+        Ok(Self { path, part, file })
     }
 
     /// Where the file is until it is finished: beside the one that a link leads to, for a link is
@@ -163,63 +98,54 @@ pub fn write_whole(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Resul
     file.finish()
 }
 
-/// Whether there are no rights for what was tried, or the file system is read-only.
-fn is_for_want_of_rights(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
-}
-
-/// Opens an unfinished file that no other run writes to, and empties it. A new one has this mode.
-fn claim(part: &Path, mode: u32) -> io::Result<File> {
+/// Opens an unfinished file that no other run writes to, and empties it.
+fn claim(part: &Path) -> io::Result<File> {
     loop {
+        // What a link leads to is somebody's.
         let mut options = File::options();
         let file = options
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(mode)
-            .open(part)?;
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(part)
+            .map_err(|error| with_way_out(part, error))?;
         if empty(&file, part)? {
             return Ok(file);
         }
     }
 }
 
-/// Gives a file another's owner and mode.
-fn liken(file: &File, other: &Metadata) -> io::Result<()> {
-    let owner = |about: &Metadata| (about.uid(), about.gid());
-    let own = file.metadata()?;
-    if owner(&own) != owner(other) {
-        fchown(file, Some(other.uid()), Some(other.gid()))?;
-    }
-    if own.mode() != other.mode() {
-        file.set_permissions(other.permissions())?;
-    }
-    Ok(())
+fn with_way_out(part: &Path, error: io::Error) -> io::Error {
+    let why = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            format!("{part:?} cannot be made: make its folder writable or choose another place")
+        }
+        _ if error.raw_os_error() == Some(libc::ELOOP) => {
+            format!("{part:?} is a symbolic link: remove it")
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), why)
 }
 
 /// Locks and empties an unfinished file. False, and nothing is done to it, if another run has
 /// finished and renamed it since it was opened.
 fn empty(file: &File, part: &Path) -> io::Result<bool> {
-    lock(file, part)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let why =
+                format!("another run is writing {part:?}: wait for its end or choose another name");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        }
+        // Some file systems have no locks.
+        Err(TryLockError::Error(_)) | Ok(()) => {}
+    }
     let there = is_at(file, part)?;
     if there {
         file.set_len(0)?;
     }
     Ok(there)
-}
-
-/// Keeps other runs from writing to a file.
-fn lock(file: &File, path: &Path) -> io::Result<()> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            let why =
-                format!("another run is writing {path:?}: wait for its end or choose another name");
-            Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
-        }
-        // Some file systems have no locks.
-        Err(TryLockError::Error(_)) | Ok(()) => Ok(()),
-    }
 }
 
 /// Whether a path leads to standard output, where it is a pipe or a file: what is printed there
@@ -234,7 +160,7 @@ pub fn is_stdin(path: &Path) -> bool {
 }
 
 fn leads_to(path: &Path, descriptor: &str) -> bool {
-    let file = |about: Metadata| (about.dev(), about.ino());
+    let file = |about: fs::Metadata| (about.dev(), about.ino());
     let own = fs::metadata(descriptor);
     let own = own.ok().filter(|own| !own.file_type().is_char_device());
     own.is_some_and(|own| fs::metadata(path).is_ok_and(|there| file(there) == file(own)))
@@ -264,34 +190,9 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
-    use std::thread;
-
-    use nix::unistd::{Gid, Uid, geteuid, setfsgid, setfsuid};
+    use std::os::unix::fs::symlink;
 
     use super::*;
-
-    const NOBODY: u32 = 65534;
-
-    /// Runs with the rights to files that nobody has, where the tests run as root; else with one's
-    /// own. These rights are a thread's.
-    fn as_nobody(act: impl FnOnce() + Send) {
-        let run = || {
-            setfsgid(Gid::from_raw(NOBODY));
-            setfsuid(Uid::from_raw(NOBODY));
-            act();
-        };
-        thread::scope(|scope| scope.spawn(run).join().unwrap());
-    }
-
-    fn set_mode(path: &Path, mode: u32) {
-        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    }
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().mode() & 0o777
-    }
 
     #[test]
     fn a_path_that_cannot_be_looked_at_is_told() {
@@ -345,92 +246,26 @@ mod tests {
     }
 
     #[test]
-    fn in_a_folder_that_may_not_be_written_files_are_written_in_place() {
+    fn what_an_unfinished_link_leads_to_stays() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let read = |name: &str| fs::read_to_string(at(name)).unwrap();
-        for (name, mode) in [("open", 0o666), ("closed", 0o444)] {
-            fs::write(at(name), "long and good").unwrap();
-            set_mode(&at(name), mode);
-        }
-        symlink("open", at("link")).unwrap();
-        set_mode(folder.path(), 0o555);
-        as_nobody(|| {
-            for name in ["open", "link"] {
-                WholeFile::check(&at(name)).unwrap();
-                assert!(read("open").starts_with("long"));
-            }
-            for (name, text) in [("open", "better"), ("link", "best")] {
-                let mut file = WholeFile::create(at(name)).unwrap();
-                assert_eq!(file.current_path(), file.path());
-                let second = WholeFile::create(at(name)).unwrap_err();
-                assert_eq!(second.kind(), io::ErrorKind::ResourceBusy);
-                file.write_all(text.as_bytes()).unwrap();
-                file.finish().unwrap();
-                assert_eq!(read("open"), text);
-            }
-            let refused = |name: &str| {
-                let checked = WholeFile::check(&at(name)).unwrap_err().to_string();
-                let error = write_whole(at(name), "x").unwrap_err();
-                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-                assert_eq!(checked, error.to_string());
-                checked
-            };
-            let way_out = format!("make the folder {:?} writable", folder.path());
-            assert!(refused("new").contains(&way_out), "{}", refused("new"));
-            refused("closed");
-        });
-        set_mode(folder.path(), 0o755);
-        assert_eq!(read("closed"), "long and good");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        fs::write(at("other"), "good").unwrap();
+        symlink("other", at("new.part")).unwrap();
+        let error = write_whole(at("new"), "x").unwrap_err().to_string();
+        assert!(
+            error.ends_with("new.part\" is a symbolic link: remove it"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(at("other")).unwrap(), "good");
     }
 
+    /// Not even root makes files there.
     #[test]
-    fn an_unfinished_file_that_may_not_be_written_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        for (name, mode) in [("old", 0o666), ("old.part", 0o444)] {
-            fs::write(at(name), "good").unwrap();
-            set_mode(&at(name), mode);
-        }
-        set_mode(folder.path(), 0o777);
-        as_nobody(|| {
-            let error = write_whole(at("old"), "x").unwrap_err().to_string();
-            assert!(error.contains("old.part\" is in the way"), "{error}");
-        });
-        assert_eq!(fs::read(at("old")).unwrap(), b"good");
-    }
-
-    #[test]
-    fn what_was_there_keeps_its_mode_and_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("old");
-        fs::write(&path, "good").unwrap();
-        let is_root = geteuid().is_root();
-        if is_root {
-            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        let owner = || fs::metadata(&path).map(|about| (about.uid(), about.gid()));
-        let before = owner().unwrap();
-        for wanted in [0o600, 0o666, 0o640] {
-            set_mode(&path, wanted);
-            let file = WholeFile::create(&path).unwrap();
-            assert_ne!(file.current_path(), path);
-            assert_eq!(mode(file.current_path()), wanted);
-            file.finish().unwrap();
-            assert_eq!((mode(&path), owner().unwrap()), (wanted, before));
-        }
-        if !is_root {
-            return;
-        }
-        // Nobody may not give files away.
-        chown(&path, Some(0), Some(0)).unwrap();
-        set_mode(&path, 0o666);
-        set_mode(folder.path(), 0o777);
-        as_nobody(|| write_whole(&path, "better").unwrap());
-        assert_eq!((mode(&path), owner().unwrap()), (0o666, (0, 0)));
-        assert_eq!(fs::read(&path).unwrap(), b"better");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    fn a_folder_that_may_not_be_written_is_told() {
+        let error = write_whole("/sys/new", "x").unwrap_err().to_string();
+        let told =
+            "\"/sys/new.part\" cannot be made: make its folder writable or choose another place";
+        assert_eq!(error, told);
     }
 
     #[test]
