@@ -27,6 +27,8 @@ struct Substream {
     stopped: Option<Stopped>,
     /// Heap counts of stop heaps that came before it was known whose they are.
     early: Vec<u64>,
+    /// And of descriptors that came behind one of these.
+    early_descriptors: Vec<u64>,
     newest: Option<Newest>,
 }
 
@@ -55,13 +57,22 @@ impl Ends {
         if early && sub.early.len() < EARLY {
             sub.early.push(count);
         }
-        sub.stopped.get_or_insert_default();
+        let stopped = sub.stopped.get_or_insert_default();
+        if self.all_own && !early {
+            // What was described has ended too.
+            stopped.described = false;
+        }
     }
 
-    /// Notes a descriptor heap.
-    pub fn note_descriptors(&mut self, sub: usize) {
-        if let Some(stopped) = &mut self.substreams[sub].stopped {
-            stopped.described = true;
+    /// Notes a descriptor heap; its count too where it is `early`, before the engine is known.
+    pub fn note_descriptors(&mut self, sub: usize, count: u64, early: bool) {
+        let sub = &mut self.substreams[sub];
+        let Some(stopped) = &mut sub.stopped else {
+            return;
+        };
+        stopped.described = true;
+        if early && sub.early_descriptors.len() < EARLY {
+            sub.early_descriptors.push(count);
         }
     }
 
@@ -73,8 +84,13 @@ impl Ends {
             let early = std::mem::take(&mut sub.early);
             let own = early.iter().filter(|&&count| is_own(count)).count();
             foreign += (early.len() - own) as u64;
+            let descriptors = std::mem::take(&mut sub.early_descriptors);
             if !early.is_empty() && (own == 0 || !self.all_own) {
                 sub.stopped = None;
+            } else if !early.is_empty()
+                && let Some(stopped) = &mut sub.stopped
+            {
+                stopped.described = descriptors.into_iter().any(&is_own);
             }
         }
         foreign
@@ -123,5 +139,40 @@ impl Ends {
     /// How often the engine was started again.
     pub fn restarts(&self) -> u64 {
         self.restarts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts of engine 1 of 4.
+    fn is_own(count: u64) -> bool {
+        count % 4 == 1
+    }
+
+    #[test]
+    fn descriptors_that_have_ended_too_begin_nothing() {
+        let mut ends = Ends::new(1, true);
+        ends.note_stop(0, 1, false);
+        ends.note_descriptors(0, 5, false);
+        ends.note_stop(0, 9, false);
+        ends.note_spectra(0, 100, 13);
+        assert_eq!((ends.restarts(), ends.is_stopped(0)), (0, true));
+        ends.note_descriptors(0, 17, false);
+        ends.note_spectra(0, 200, 21);
+        assert_eq!((ends.restarts(), ends.is_stopped(0)), (1, false));
+    }
+
+    #[test]
+    fn early_descriptors_of_another_begin_nothing() {
+        for (described, restarts) in [(6, 0), (5, 1)] {
+            let mut ends = Ends::new(1, true);
+            ends.note_stop(0, 1, true);
+            ends.note_descriptors(0, described, true);
+            assert_eq!(ends.know_engine(is_own), 0);
+            ends.note_spectra(0, 100, 9);
+            assert_eq!(ends.restarts(), restarts, "{described}");
+        }
     }
 }

@@ -162,10 +162,11 @@ impl Tracker {
             Kind::Descriptors(count, _) | Kind::Stop(count) if !self.may_count(*count) => {
                 self.counts.misplaced_packets += 1;
             }
-            Kind::Descriptors(_, descriptors) => {
+            Kind::Descriptors(count, descriptors) => {
                 self.counts.descriptor_heaps += 1;
                 self.described[sub] = true;
-                self.ends.note_descriptors(sub);
+                let early = self.first_seen.is_none();
+                self.ends.note_descriptors(sub, *count, early);
                 let dst = self.destinations[sub];
                 self.shape = self.shape.or_else(|| Shape::described(dst, descriptors));
             }
