@@ -148,15 +148,17 @@ impl Sensors {
         mut visit: impl FnMut(&SensorInfo, &SensorReading),
     ) {
         let state = self.state();
-        let sensors = state.names.values().map(|id| &state.sensors[id.0]);
-        let seen: Vec<_> = sensors
-            .map(|sensor| (sensor.info.clone(), sensor.reading.clone()))
-            .collect();
+        let info = |&id: &SensorId| (id, state.sensors[id.0].info.clone());
+        let mut chosen: Vec<_> = state.names.values().map(info).collect();
         drop(state);
-        for (info, reading) in &seen {
-            if wanted(&info.name) {
-                visit(info, reading);
-            }
+        chosen.retain(|(_, info)| wanted(&info.name));
+        // Readings may be long, as those of gains are.
+        let state = self.state();
+        let reading = |(id, _): &(SensorId, _)| state.sensors[id.0].reading.clone();
+        let readings: Vec<_> = chosen.iter().map(reading).collect();
+        drop(state);
+        for ((_, info), reading) in chosen.iter().zip(&readings) {
+            visit(info, reading);
         }
     }
 

@@ -213,8 +213,8 @@ mod tests {
     }
 
     /// Beyond all trials that are counted one by one: standard deviations are √(p·(1 − p)/n), and
-    /// the limits of
-    /// few events are Poisson's: half of χ²'s quantiles of 6 and of 8 degrees of freedom.
+    /// the limits of few events are Poisson's: half of χ²'s quantiles of 6 and of 8 degrees of
+    /// freedom.
     #[test]
     fn intervals_of_very_many_trials_are_as_wide_as_they_should_be() {
         for power in [1u64 << 30, 1 << 40, 1 << 53, 1 << 63] {
