@@ -16,7 +16,7 @@ use crate::config::EngineConfig;
 use crate::engine::ChunkObserver;
 use crate::engine::steer::RequestQueues;
 use crate::memory::{MemoryError, OutputMemory};
-use crate::recv::{Extras, ReceiveMemory, WhenFull, receive_memory_with};
+use crate::recv::{ReceiveExtras, ReceiveMemory, WhenFull, receive_memory_with};
 
 /// An engine to be built: its configuration, what computes, and what is before and behind it.
 pub struct EngineBuilder<'a> {
@@ -89,7 +89,7 @@ impl<'a> EngineBuilder<'a> {
             self.config.tail_samples(),
             self.reception.queues.len(),
             &*self.compute.recv_memory,
-            Extras {
+            ReceiveExtras {
                 spare_chunks: self.reception.spare_chunks,
                 looks: self.config.statistics_samples().is_some(),
             },

@@ -7,7 +7,7 @@ use crate::assembly::EnergyMeter;
 use crate::engine::steer::Published;
 use crate::memory::HostAllocator;
 use crate::recv::receive_memory;
-use crate::recv::window::{LocatedChunk, WindowWriter};
+use crate::recv::window::{LocatedChunk, WindowLane};
 
 /// Samples of a scrape by name and labels.
 fn samples(text: &str) -> BTreeMap<&str, f64> {
@@ -29,7 +29,7 @@ fn input_is_told_by_polarisation_and_cause() {
     let recv = config.recv.clone();
     let host = HostAllocator::default();
     let (memory, mut receiver) = receive_memory(&recv, 0, 1, &host).unwrap();
-    let mut lane = WindowWriter::new(memory.window(), 0);
+    let mut lane = WindowLane::new(memory.window(), 0);
     lane.begin();
     let LocatedChunk::Buffer(buffer) = lane.locate(0, || memory.take()) else {
         panic!("the first chunk has memory");

@@ -8,7 +8,7 @@ use ground::N_POL;
 use super::input_stats::InputStats;
 use super::leap::FAR;
 use super::placer::{LAG, WindowOf};
-use super::window::{BufferId, ChunkWindow, Collector, END_OF_STREAM};
+use super::window::{self, BufferId, ChunkWindow, Collector, END_OF_STREAM};
 use crate::config::RecvConfig;
 use crate::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryError, MemoryKind,
@@ -20,7 +20,7 @@ pub const OPEN_CHUNKS: usize = 2;
 
 /// Lowest chunk id that an lcore may still write after a heap of chunk `id`.
 pub fn floor_after(id: u64) -> u64 {
-    (id + 1).saturating_sub(OPEN_CHUNKS as u64)
+    window::floor_after(id, OPEN_CHUNKS as u64)
 }
 
 /// Chunk ids from the oldest open one on that may have buffers. A silent queue may be three chunks
@@ -33,8 +33,8 @@ const CHUNKS: usize = SLOTS + 1;
 /// Chunks that a GPU may read or copy besides, while the rx lcores fill others.
 const UNDER_WAY: usize = 3;
 
-/// Chunk buffers of this kind.
-fn chunks(kind: MemoryKind) -> usize {
+/// Chunk buffers that an engine has of memory of this kind, spare ones aside.
+fn chunk_count(kind: MemoryKind) -> usize {
     match kind {
         MemoryKind::Host => CHUNKS,
         MemoryKind::Pinned | MemoryKind::Bar | MemoryKind::Mixed => CHUNKS + UNDER_WAY,
@@ -128,7 +128,7 @@ impl ReceiveMemory {
 
 /// Bytes that [`receive_memory`] takes of memory of `kind`, flags and counts of heaps included.
 pub fn receive_bytes(config: &RecvConfig, tail_samples: usize, kind: MemoryKind) -> u64 {
-    chunks(kind) as u64 * chunk_bytes(config, tail_samples)
+    chunk_count(kind) as u64 * chunk_bytes(config, tail_samples)
 }
 
 /// Bytes that one chunk takes, flags and counts of heaps included.
@@ -145,12 +145,18 @@ pub fn receive_memory(
     lanes: usize,
     allocator: &dyn ChunkAllocator,
 ) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
-    receive_memory_with(config, tail_samples, lanes, allocator, Extras::default())
+    receive_memory_with(
+        config,
+        tail_samples,
+        lanes,
+        allocator,
+        ReceiveExtras::default(),
+    )
 }
 
 /// What receive memory may have besides.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Extras {
+pub struct ReceiveExtras {
     /// More chunks, which rx lcores may fill while the engine is held up.
     pub spare_chunks: usize,
     /// Whether the engine looks at samples: where the CPU does not read them, copies of a few heaps
@@ -164,11 +170,11 @@ pub fn receive_memory_with(
     tail_samples: usize,
     lanes: usize,
     allocator: &dyn ChunkAllocator,
-    extras: Extras,
+    extras: ReceiveExtras,
 ) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
     let layout = ChunkLayout::new(config, tail_samples);
     let spare = extras.spare_chunks;
-    let count = chunks(allocator.kind()) + spare;
+    let count = chunk_count(allocator.kind()) + spare;
     let host = HostAllocator::default();
     let chunk = |number| {
         let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
@@ -286,7 +292,7 @@ mod tests {
     use super::*;
     use crate::memory::stand_in::{BarStandIn, shut};
     use crate::memory::{HostAllocator, MixedAllocator};
-    use crate::recv::window::{LocatedChunk, WindowWriter};
+    use crate::recv::window::{LocatedChunk, WindowLane};
 
     const HEAPS: usize = 4;
 
@@ -304,9 +310,9 @@ mod tests {
     fn memory_takes_what_is_told_before() {
         for (kind, spare) in [(MemoryKind::Host, 0), (MemoryKind::Host, 3)] {
             let host = HostAllocator::default();
-            let extras = Extras {
+            let extras = ReceiveExtras {
                 spare_chunks: spare,
-                ..Extras::default()
+                ..ReceiveExtras::default()
             };
             let (memory, _) = receive_memory_with(&recv(), 16, 2, &host, extras).unwrap();
             let one = chunk_bytes(&recv(), 16);
@@ -340,9 +346,9 @@ mod tests {
     fn mixed_chunks_are_each_of_their_kind() {
         let host = Box::new(HostAllocator::default());
         let mixed = MixedAllocator::new(Box::new(BarStandIn), host, 0.5);
-        let extras = Extras {
+        let extras = ReceiveExtras {
             looks: true,
-            ..Extras::default()
+            ..ReceiveExtras::default()
         };
         let (memory, _) = receive_memory_with(&recv(), 16, 1, &mixed, extras).unwrap();
         assert_eq!(memory.kind(), MemoryKind::Mixed);
@@ -387,7 +393,7 @@ mod tests {
             let host = HostAllocator::default();
             let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &host).unwrap();
             let free = memory.free_chunks();
-            let mut writer = WindowWriter::new(WindowOf(memory.clone()), 0);
+            let mut writer = WindowLane::new(WindowOf(memory.clone()), 0);
             let mut collected = Vec::new();
             let mut collect = |receiver: &mut Receiver| loop {
                 match receiver.poll() {

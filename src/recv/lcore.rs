@@ -13,7 +13,7 @@ use super::cause::RxStats;
 use super::collect::ReceiveMemory;
 use super::leap::Leaps;
 use super::placer::{HeapPlacer, WhenFull, WindowOf};
-use super::window::{END_OF_STREAM, WindowWriter};
+use super::window::{END_OF_STREAM, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, publish};
 use crate::net::FlowTable;
@@ -86,6 +86,10 @@ pub struct RxLcore {
     foremost: u64,
     placer: HeapPlacer,
     watermarks: Arc<ArrayQueue<Watermark>>,
+    /// The watermark that was taken last, until it is heeded.
+    watermark: Option<Watermark>,
+    /// Frames that the queue has had.
+    frames: u64,
     idle: Idle,
 }
 
@@ -94,7 +98,7 @@ impl RxLcore {
     pub fn new(config: RxConfig, parts: RxParts) -> Self {
         let window = WindowOf(parts.memory.clone());
         let placer = HeapPlacer {
-            lane: WindowWriter::new(window, parts.lane),
+            lane: WindowLane::new(window, parts.lane),
             memory: parts.memory,
             recv: config.recv,
             when_full: config.when_full,
@@ -106,7 +110,7 @@ impl RxLcore {
             idle: Idle::new(config.idle),
             newest: None,
             leaps: Leaps::default(),
-            kept: Instant::now(),
+            last_kept: Instant::now(),
             leap_until: None,
             dropped_until: 0,
             left_behind: None,
@@ -117,6 +121,8 @@ impl RxLcore {
             foremost: placer.lane.foremost(),
             placer,
             watermarks: parts.watermarks,
+            watermark: None,
+            frames: 0,
             idle: Idle::new(config.idle),
         }
     }
@@ -126,8 +132,6 @@ impl RxLcore {
         let memory = self.placer.memory.clone();
         let mut stored = Vec::with_capacity(BURST);
         let mut batch: MbufBatch = MbufBatch::new();
-        let mut frames = 0;
-        let mut watermark = None;
         let mut floor = self.placer.lane.floor();
         while !self.placer.abort.is_set() {
             timer.turn();
@@ -135,49 +139,13 @@ impl RxLcore {
             let follow = self.placer.follow();
             let received = self.receive(&mut batch, timer);
             // Taken after the burst: a watermark is published before the frames that follow it.
-            watermark = watermark.or_else(|| self.next_watermark());
-            if received == 0 && watermark.is_none_or(|mark: Watermark| mark.after > frames) {
-                if let Some(floor) = follow {
-                    self.placer.lane.follow(floor);
-                }
-                if self.placer.has_waited() {
-                    self.settle(&memory, &mut stored, timer);
-                }
-                self.idle.wait();
+            self.watermark = self.watermark.or_else(|| self.next_watermark());
+            if received == 0 && self.due_watermark().is_none() {
+                self.go_without_packets(follow, &memory, &mut stored, timer);
                 continue;
             }
             timer.mark(Phase::WaitInput);
-            self.placer.lane.begin();
-            let mut placed = 0;
-            for (i, mbuf) in batch.iter().enumerate() {
-                while let Some(mark) =
-                    watermark.filter(|mark| mark.after <= frames && *mark != Watermark::STOP)
-                {
-                    placed += self
-                        .placer
-                        .settle(Some(mark.floor), &memory, &mut stored, timer);
-                    self.placer.lane.raise(mark.floor);
-                    watermark = self.next_watermark();
-                }
-                let next = batch.as_slice().get(i + 1);
-                if let Some(next) = next {
-                    next.prefetch();
-                }
-                frames += 1;
-                match self.placer.place(mbuf, next, &memory, &mut stored, timer) {
-                    Ok(heaps) => placed += heaps,
-                    Err(cause) => self.placer.stats.note_drop(cause),
-                }
-            }
-            while let Some(mark) = watermark.filter(|mark| mark.after <= frames) {
-                placed += self
-                    .placer
-                    .settle(Some(mark.floor), &memory, &mut stored, timer);
-                self.placer.lane.raise(mark.floor);
-                watermark = self.next_watermark();
-            }
-            publish(&mut stored);
-            self.placer.lane.end();
+            let placed = self.place_burst(&batch, &memory, &mut stored, timer);
             self.placer.stats.note_burst(received as u64, placed as u64);
             // A chunk may be complete now: the engine and tx lcores may sleep until then.
             let raised = self.placer.lane.floor() > floor;
@@ -194,6 +162,82 @@ impl RxLcore {
                 break;
             }
         }
+    }
+
+    /// A turn in which nothing came: gives up the chunks below `follow`, places heaps that have
+    /// waited for long enough, and naps.
+    #[inline]
+    fn go_without_packets<'m>(
+        &mut self,
+        follow: Option<u64>,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) {
+        if let Some(floor) = follow {
+            self.placer.lane.follow(floor);
+        }
+        if self.placer.has_waited() {
+            self.settle(memory, stored, timer);
+        }
+        self.idle.wait();
+    }
+
+    /// Places and publishes the heaps of a burst, and heeds the watermarks between its packets and
+    /// behind them. Returns how many heaps were placed.
+    #[inline]
+    fn place_burst<'m>(
+        &mut self,
+        batch: &MbufBatch,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        self.placer.lane.begin();
+        let mut placed = 0;
+        for (i, mbuf) in batch.iter().enumerate() {
+            placed += self.heed_watermarks(false, memory, stored, timer);
+            let next = batch.as_slice().get(i + 1);
+            if let Some(next) = next {
+                next.prefetch();
+            }
+            self.frames += 1;
+            match self.placer.place(mbuf, next, memory, stored, timer) {
+                Ok(heaps) => placed += heaps,
+                Err(cause) => self.placer.stats.note_drop(cause),
+            }
+        }
+        placed += self.heed_watermarks(true, memory, stored, timer);
+        publish(stored);
+        self.placer.lane.end();
+        placed
+    }
+
+    /// Heeds the watermarks that are due: gives up the chunks below their floors, but at
+    /// [`Watermark::STOP`] only `behind_burst`. Inside a burst only. Returns how many heaps were
+    /// placed that had waited for that.
+    #[inline]
+    fn heed_watermarks<'m>(
+        &mut self,
+        behind_burst: bool,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        let is_heeded = |mark: &Watermark| behind_burst || *mark != Watermark::STOP;
+        let mut placed = 0;
+        while let Some(mark) = self.due_watermark().filter(is_heeded) {
+            placed += self.placer.settle(Some(mark.floor), memory, stored, timer);
+            self.placer.lane.raise(mark.floor);
+            self.watermark = self.next_watermark();
+        }
+        placed
+    }
+
+    /// The watermark that was taken last, if the queue has had all frames before it.
+    #[inline]
+    fn due_watermark(&self) -> Option<Watermark> {
+        self.watermark.filter(|mark| mark.after <= self.frames)
     }
 
     /// Places heaps that waited for others of their time, in a burst of their own.

@@ -14,7 +14,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     const CHUNK: u64 = 1000;
     let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
     receiver.allow_leaving_behind();
-    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, CHUNK), LocatedChunk::NoBuffer);
     assert!(matches!(receiver.poll(), Collected::Nothing));
 
@@ -170,7 +170,7 @@ fn old_heaps_do_not_make_kept_ones_wrong() {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
         burst(placer, &mbuf, &mut timer)
     };
-    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, 1000), LocatedChunk::NoBuffer);
     collect(&mut receiver);
     placer.newest = Some(1000);
@@ -189,7 +189,7 @@ fn a_leap_leaves_room_for_an_lcore_that_comes_late() {
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_room", &memory, 1);
     let pool = frames("rx_room", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     for leap in [1000, 5000] {
         assert_eq!(open(&mut first, &memory, leap), LocatedChunk::NoBuffer);
         collect(&mut receiver);

@@ -20,7 +20,7 @@ use crate::memory::HostAllocator;
 use crate::memory::stand_in::{BarStandIn, shut};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{Collected, Extras, Receiver, receive_memory, receive_memory_with};
+use crate::recv::{Collected, ReceiveExtras, Receiver, receive_memory, receive_memory_with};
 
 fn recv() -> RecvConfig {
     RecvConfig {
@@ -171,7 +171,7 @@ fn burst(placer: &mut HeapPlacer, mbuf: &Mbuf, timer: &mut PhaseTimer) -> Result
     outcome
 }
 
-fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> LocatedChunk {
+fn open(lane: &mut WindowLane<WindowOf>, memory: &ReceiveMemory, id: u64) -> LocatedChunk {
     lane.begin();
     let located = lane.locate(id, || memory.take());
     lane.end();
@@ -333,9 +333,9 @@ fn heaps_that_a_watermark_settles_are_counted() {
 fn heaps_that_are_looked_at_are_copied_from_their_packets() {
     const HEAPS: usize = 8;
     for looks in [true, false] {
-        let extras = Extras {
+        let extras = ReceiveExtras {
             looks,
-            ..Extras::default()
+            ..ReceiveExtras::default()
         };
         let (memory, mut receiver) =
             receive_memory_with(&recv(), 0, 1, &BarStandIn, extras).unwrap();
@@ -368,7 +368,7 @@ fn heaps_that_are_looked_at_are_copied_from_their_packets() {
 const SPARE: u64 = 6;
 
 fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, Receiver) {
-    let extras = Extras {
+    let extras = ReceiveExtras {
         spare_chunks: SPARE as usize,
         looks: true,
     };
@@ -399,7 +399,7 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
     let (mut silent, _sender) = lcore("rx_silent", &memory, 1);
     silent.placer.silence = Duration::ZERO;
     let watermarks = silent.watermarks.clone();
-    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     let begun = Instant::now();
     let mut collected = 0;
     let mut comes = |newest| {
@@ -429,7 +429,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     placer.silence = Duration::ZERO;
     let pool = frames("rx_late", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     let mut late = |placer: &mut HeapPlacer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
         burst(placer, &mbuf, &mut clock)

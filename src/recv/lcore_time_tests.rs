@@ -116,7 +116,7 @@ fn lcores_of_a_replay_do_not_look_at_each_other() {
         // Nobody moves the window here.
         placer.abort.set();
         open(
-            &mut WindowWriter::new(WindowOf(memory.clone()), 0),
+            &mut WindowLane::new(WindowOf(memory.clone()), 0),
             &memory,
             others,
         );

@@ -27,7 +27,7 @@ mod sync {
 pub use address::{EpochHint, HeapAddress};
 pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{
-    Collected, Extras, OPEN_CHUNKS, ReceiveMemory, Receiver, chunk_bytes, floor_after,
+    Collected, OPEN_CHUNKS, ReceiveExtras, ReceiveMemory, Receiver, chunk_bytes, floor_after,
     receive_bytes, receive_memory, receive_memory_with,
 };
 pub use input_stats::InputStats;

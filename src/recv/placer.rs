@@ -12,7 +12,7 @@ use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
 use super::leap::{FAR, Leaps};
-use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowWriter};
+use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_looked_at, publish};
 use crate::net::FlowTable;
@@ -51,11 +51,11 @@ impl std::ops::Deref for WindowOf {
 }
 
 /// A heap that waits for others of its time: where it belongs, and the datagram's payload.
-type Kept = (HeapAddress, Box<[u8]>);
+type KeptHeap = (HeapAddress, Box<[u8]>);
 
 /// Puts one datagram at a time where it belongs.
 pub(super) struct HeapPlacer {
-    pub(super) lane: WindowWriter<WindowOf>,
+    pub(super) lane: WindowLane<WindowOf>,
     pub(super) memory: Arc<ReceiveMemory>,
     pub(super) recv: RecvConfig,
     pub(super) when_full: WhenFull,
@@ -69,9 +69,9 @@ pub(super) struct HeapPlacer {
     /// raises it before it moves the window.
     pub(super) newest: Option<u64>,
     /// Heaps far ahead of this time, and the first ones, until enough of them agree.
-    pub(super) leaps: Leaps<Kept>,
+    pub(super) leaps: Leaps<KeptHeap>,
     /// When the last of them came.
-    pub(super) kept: Instant,
+    pub(super) last_kept: Instant,
     /// Until when to wait for the window after the digitisers' time leapt, or behind gaps, while
     /// the window has not come.
     pub(super) leap_until: Option<Instant>,
@@ -105,7 +105,7 @@ impl HeapPlacer {
     fn near(&self, heap: &DigitiserHeap<'_>) -> Timestamp {
         let chunk_samples = self.recv.chunk_samples as u64;
         let chunk = match self.lane.floor() {
-            0 => self.told(),
+            0 => self.time_floor(),
             floor => floor,
         };
         match (chunk, self.epoch) {
@@ -151,27 +151,27 @@ impl HeapPlacer {
         }
         let heap = DigitiserHeap::new_checked(datagram.payload())
             .map_err(|error| DropCause::from(&error))?;
-        let place = HeapAddress::of(&self.recv, self.near(&heap), &heap);
-        let mut place = place.inspect_err(|&cause| self.note_refused(cause, &heap))?;
-        let ahead = |newest| place.chunk >= newest + FAR;
-        if self.newest.is_none_or(ahead) && self.is_ahead_of_all(place.chunk) {
+        let address = HeapAddress::of(&self.recv, self.near(&heap), &heap);
+        let mut address = address.inspect_err(|&cause| self.note_refused(cause, &heap))?;
+        let ahead = |newest| address.chunk >= newest + FAR;
+        if self.newest.is_none_or(ahead) && self.is_ahead_of_all(address.chunk) {
             match self.host_time(&heap) {
-                Some(now) => place = HeapAddress::of(&self.recv, now, &heap)?,
+                Some(now) => address = HeapAddress::of(&self.recv, now, &heap)?,
                 None => {
-                    let kept = (place, datagram.payload().into());
+                    let kept = (address, datagram.payload().into());
                     return Ok(self.keep(kept, memory, stored, timer));
                 }
             }
         }
         let behind = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
         let next = next.and_then(|next| next.data().get(behind..));
-        if !self.leaps.is_empty() && place.chunk >= self.lane.floor() {
-            let settled = self.leaps.note_present(place.chunk);
+        if !self.leaps.is_empty() && address.chunk >= self.lane.floor() {
+            let settled = self.leaps.note_present(address.chunk);
             self.note_stray(settled.wrong);
             let placed = self.store_kept(settled.right, memory, stored, timer);
             self.stats.note_burst(0, placed as u64);
         }
-        self.store(place, &heap, next, memory, stored, timer)?;
+        self.store(address, &heap, next, memory, stored, timer)?;
         Ok(1)
     }
 
@@ -186,13 +186,13 @@ impl HeapPlacer {
 
     /// The newest chunk that any lcore had a heap of, as far as this one knows.
     fn newest_of_all(&self) -> Option<u64> {
-        let told = Some(self.told()).filter(|&told| told > 0);
-        self.newest.max(told)
+        let floor = Some(self.time_floor()).filter(|&floor| floor > 0);
+        self.newest.max(floor)
     }
 
     /// The floor that tells this lcore the time: of the foremost lcore, or in a replay its own,
     /// which the source raises. How far others are there depends on which thread runs first.
-    fn told(&self) -> u64 {
+    fn time_floor(&self) -> u64 {
         match self.when_full {
             WhenFull::Drop => self.lane.foremost(),
             WhenFull::Wait => self.lane.floor(),
@@ -203,7 +203,7 @@ impl HeapPlacer {
     #[cold]
     fn keep<'m>(
         &mut self,
-        kept: Kept,
+        kept: KeptHeap,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
@@ -215,7 +215,7 @@ impl HeapPlacer {
                 .saturating_mul(self.recv.chunk_samples as u64);
             self.stats.note_ahead(samples);
         }
-        self.kept = Instant::now();
+        self.last_kept = Instant::now();
         let settled = self.leaps.keep(chunk, kept);
         self.note_stray(settled.wrong);
         self.store_kept(settled.right, memory, stored, timer)
@@ -226,7 +226,7 @@ impl HeapPlacer {
     pub(super) fn has_waited(&self) -> bool {
         self.when_full == WhenFull::Drop
             && !self.leaps.is_empty()
-            && self.kept.elapsed() >= self.silence
+            && self.last_kept.elapsed() >= self.silence
     }
 
     /// No heap of a chunk below `floor` is waited for any more: places the kept heaps that are near
@@ -253,15 +253,16 @@ impl HeapPlacer {
     #[cold]
     fn store_kept<'m>(
         &mut self,
-        kept: Vec<Kept>,
+        kept: Vec<KeptHeap>,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
     ) -> usize {
         let mut placed = 0;
-        for (place, payload) in kept {
+        for (address, payload) in kept {
             let heap = DigitiserHeap::new_checked(&payload).map_err(|error| (&error).into());
-            let heap = heap.and_then(|heap| self.store(place, &heap, None, memory, stored, timer));
+            let heap =
+                heap.and_then(|heap| self.store(address, &heap, None, memory, stored, timer));
             match heap {
                 Ok(()) => placed += 1,
                 Err(cause) => self.stats.note_drop(cause),
@@ -279,30 +280,30 @@ impl HeapPlacer {
     #[inline]
     fn store<'m>(
         &mut self,
-        mut place: HeapAddress,
+        mut address: HeapAddress,
         heap: &DigitiserHeap<'_>,
         next: Option<&[u8]>,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
     ) -> Result<(), DropCause> {
-        let mut located = self.locate(place.chunk, stored, timer);
+        let mut located = self.locate(address.chunk, stored, timer);
         if located == LocatedChunk::TooOld
             && let Some(now) = self.host_time(heap)
         {
             // After hours without heaps, the 48 bits were unwrapped to a time one range too early:
             // try the host's clock.
             let later = HeapAddress::of(&self.recv, now, heap)?;
-            if later.chunk > place.chunk {
-                place = later;
-                located = self.locate(place.chunk, stored, timer);
+            if later.chunk > address.chunk {
+                address = later;
+                located = self.locate(address.chunk, stored, timer);
             }
         }
         let chunk = match located {
             LocatedChunk::Buffer(buffer) => memory.chunk(buffer),
             LocatedChunk::TooOld => {
                 let newest = self.newest_of_all().unwrap_or(0);
-                let chunks = newest.saturating_sub(place.chunk);
+                let chunks = newest.saturating_sub(address.chunk);
                 let samples = chunks.saturating_mul(self.recv.chunk_samples as u64);
                 self.stats.note_behind(samples);
                 return Err(DropCause::TooOld);
@@ -311,9 +312,9 @@ impl HeapPlacer {
         };
         self.idle.reset();
         let mut slot = chunk
-            .claim(heap.pol(), place.heap)
+            .claim(heap.pol(), address.heap)
             .ok_or(DropCause::Duplicate)?;
-        if memory.keeps_copies() && is_looked_at(place.number(&self.recv)) {
+        if memory.keeps_copies() && is_looked_at(address.number(&self.recv)) {
             slot = slot.looked_at();
         }
         let payload = heap.payload();

@@ -27,6 +27,13 @@ pub const END_OF_STREAM: u64 = 1 << 47;
 /// Index of a chunk buffer.
 pub type BufferId = u16;
 
+/// Lowest chunk id that a lane which keeps `open_chunks` open may still write after a heap of chunk
+/// `id`.
+#[inline]
+pub(super) fn floor_after(id: u64, open_chunks: u64) -> u64 {
+    (id + 1).saturating_sub(open_chunks)
+}
+
 /// A word on a cache line of its own, so that lanes do not disturb each other.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -40,7 +47,7 @@ pub struct ChunkWindow {
     slots: Box<[AtomicU64]>,
     lanes: Box<[LaneWord]>,
     /// Chunks that a lane keeps open, counted from the newest that it has seen.
-    depth: u64,
+    open_chunks: u64,
 }
 
 /// Where a heap goes.
@@ -55,17 +62,17 @@ pub enum LocatedChunk {
 }
 
 impl ChunkWindow {
-    /// A window of `slots` chunk ids for `lanes` lcores, each keeping `depth` chunks open.
+    /// A window of `slots` chunk ids for `lanes` lcores, each keeping `open_chunks` open.
     ///
     /// There should be a buffer for every slot beside those outside the window, or a lane that
     /// skips ids can take the buffers that another needs to go on.
-    pub fn new(slots: usize, lanes: usize, depth: usize) -> Self {
+    pub fn new(slots: usize, lanes: usize, open_chunks: usize) -> Self {
         Self {
             slots: (0..slots as u64)
                 .map(|id| AtomicU64::new(id << BUFFER_BITS))
                 .collect(),
             lanes: (0..lanes).map(|_| LaneWord(AtomicU64::new(0))).collect(),
-            depth: depth as u64,
+            open_chunks: open_chunks as u64,
         }
     }
 
@@ -92,7 +99,7 @@ impl ChunkWindow {
 
 /// One rx lcore's side. There must be one per lane index.
 #[derive(Debug)]
-pub struct WindowWriter<W> {
+pub struct WindowLane<W> {
     window: W,
     index: usize,
     floor: u64,
@@ -100,7 +107,7 @@ pub struct WindowWriter<W> {
     left_behind: bool,
 }
 
-impl<W: std::ops::Deref<Target = ChunkWindow>> WindowWriter<W> {
+impl<W: std::ops::Deref<Target = ChunkWindow>> WindowLane<W> {
     /// The lane `index` of `window`.
     pub fn new(window: W, index: usize) -> Self {
         Self {
@@ -166,7 +173,7 @@ impl<W: std::ops::Deref<Target = ChunkWindow>> WindowWriter<W> {
         if id < self.floor {
             return LocatedChunk::TooOld;
         }
-        self.raise((id + 1).saturating_sub(self.window.depth));
+        self.raise(floor_after(id, self.window.open_chunks));
         let slot = self.window.slot(id);
         let mut word = slot.load(Ordering::Acquire);
         loop {

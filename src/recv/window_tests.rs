@@ -13,15 +13,15 @@ const DEPTH: u64 = 2;
 fn window(
     lanes: usize,
 ) -> (
-    Vec<WindowWriter<Arc<ChunkWindow>>>,
+    Vec<WindowLane<Arc<ChunkWindow>>>,
     Collector<Arc<ChunkWindow>>,
 ) {
     let window = Arc::new(ChunkWindow::new(SLOTS as usize, lanes, DEPTH as usize));
-    let lane = |index| WindowWriter::new(window.clone(), index);
+    let lane = |index| WindowLane::new(window.clone(), index);
     ((0..lanes).map(lane).collect(), Collector::new(window))
 }
 
-fn open(lane: &mut WindowWriter<Arc<ChunkWindow>>, id: u64, buffer: BufferId) -> LocatedChunk {
+fn open(lane: &mut WindowLane<Arc<ChunkWindow>>, id: u64, buffer: BufferId) -> LocatedChunk {
     lane.begin();
     let located = lane.locate(id, || Some(buffer));
     lane.end();

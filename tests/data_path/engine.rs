@@ -19,7 +19,7 @@ use karoo::engine::{
     OutputStats, Pipeline, PipelineError,
 };
 use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory, OutputSpan, SampleView};
-use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowWriter};
+use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowLane};
 use karoo::recv::{END_OF_STREAM, ReceiveMemory, receive_memory};
 
 use crate::support::output;
@@ -180,7 +180,7 @@ impl Deref for Shared {
 
 /// Fills more chunks than there are buffers; chunk 3 never comes.
 fn receive(memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
-    let mut lane = WindowWriter::new(Shared(memory.clone()), 0);
+    let mut lane = WindowLane::new(Shared(memory.clone()), 0);
     for id in (0..3).chain(4..13) {
         let buffer = loop {
             lane.begin();

@@ -16,7 +16,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
-use source::{BufferId, ChunkWindow, Collector, LocatedChunk, WindowWriter};
+use source::{BufferId, ChunkWindow, Collector, LocatedChunk, WindowLane};
 
 /// Chunk contents whose accesses loom checks for races: one cell per (buffer, lane).
 struct Memory {
@@ -47,7 +47,7 @@ fn memory() -> Arc<Memory> {
 /// One burst with one heap of chunk `id`; each lane brings its own buffer for each chunk.
 fn burst(
     memory: &Arc<Memory>,
-    lane: &mut WindowWriter<Shared>,
+    lane: &mut WindowLane<Shared>,
     index: usize,
     id: u64,
 ) -> LocatedChunk {
@@ -87,7 +87,7 @@ fn collected_chunks_are_no_longer_written() {
             .map(|index| {
                 let memory = memory.clone();
                 thread::spawn(move || {
-                    let mut lane = WindowWriter::new(Shared(memory.clone()), index);
+                    let mut lane = WindowLane::new(Shared(memory.clone()), index);
                     let located = burst(&memory, &mut lane, index, 0);
                     assert!(matches!(located, LocatedChunk::Buffer(_)));
                     lane.begin();
@@ -119,11 +119,11 @@ fn both_lanes_agree_on_the_buffer() {
         let other = {
             let memory = memory.clone();
             thread::spawn(move || {
-                let mut lane = WindowWriter::new(Shared(memory.clone()), 1);
+                let mut lane = WindowLane::new(Shared(memory.clone()), 1);
                 burst(&memory, &mut lane, 1, 1)
             })
         };
-        let mut lane = WindowWriter::new(Shared(memory.clone()), 0);
+        let mut lane = WindowLane::new(Shared(memory.clone()), 0);
         let mine = burst(&memory, &mut lane, 0, 1);
         assert_eq!(mine, other.join().unwrap());
     });
@@ -138,7 +138,7 @@ fn the_last_buffer_is_missed_by_no_lane() {
         let locate = |index: usize| {
             let (memory, free) = (memory.clone(), free.clone());
             move || {
-                let mut lane = WindowWriter::new(Shared(memory), index);
+                let mut lane = WindowLane::new(Shared(memory), index);
                 lane.begin();
                 let take = || free.swap(false, Ordering::AcqRel).then_some(0);
                 let located = lane.locate(1, take);
@@ -156,14 +156,14 @@ fn the_last_buffer_is_missed_by_no_lane() {
 /// collects. Returns which chunk was collected, what was read of it, and where the slow lane's heap
 /// went.
 fn overtake(
-    slow: fn(&Arc<Memory>, &mut WindowWriter<Shared>) -> LocatedChunk,
+    slow: fn(&Arc<Memory>, &mut WindowLane<Shared>) -> LocatedChunk,
 ) -> (Option<u64>, Option<[u64; LANES]>, LocatedChunk) {
     let memory = memory();
     let other = {
         let memory = memory.clone();
-        thread::spawn(move || slow(&memory, &mut WindowWriter::new(Shared(memory.clone()), 1)))
+        thread::spawn(move || slow(&memory, &mut WindowLane::new(Shared(memory.clone()), 1)))
     };
-    let mut fast = WindowWriter::new(Shared(memory.clone()), 0);
+    let mut fast = WindowLane::new(Shared(memory.clone()), 0);
     burst(&memory, &mut fast, 0, 0);
     burst(&memory, &mut fast, 0, 1);
     let mut collector = Collector::new(Shared(memory.clone()));
@@ -188,7 +188,7 @@ fn an_idle_lane_is_raised_only_between_bursts() {
 
 #[test]
 fn a_lane_without_heaps_follows_while_it_may_be_raised() {
-    let follow = |memory: &Arc<Memory>, lane: &mut WindowWriter<Shared>| {
+    let follow = |memory: &Arc<Memory>, lane: &mut WindowLane<Shared>| {
         lane.follow(lane.foremost());
         burst(memory, lane, 1, 0)
     };

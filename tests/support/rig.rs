@@ -22,8 +22,8 @@ use karoo::memory::{
     BAR_SHARE, ChunkAllocator, ChunkMemory, FrozenChunk, HEAPS_PER_LOOK, HostAllocator,
     MemoryError, MemoryKind, Purpose, Store, is_looked_at,
 };
-use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowWriter};
-use karoo::recv::{END_OF_STREAM, Extras, InputStats, ReceiveMemory, receive_memory_with};
+use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowLane};
+use karoo::recv::{END_OF_STREAM, InputStats, ReceiveExtras, ReceiveMemory, receive_memory_with};
 
 use crate::support;
 
@@ -125,7 +125,7 @@ impl<'a> Feed<'a> {
     fn fill(&self, config: &RecvConfig, memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
         let heap_samples = config.packet_samples as u64;
         let heaps = config.chunk_heaps() as u64;
-        let mut lane = WindowWriter::new(Shared(memory.clone()), 0);
+        let mut lane = WindowLane::new(Shared(memory.clone()), 0);
         for id in self.chunks.clone() {
             let first = id * config.chunk_samples as u64;
             let places = (0..2).flat_map(|pol| (0..heaps).map(move |heap| (pol, heap)));
@@ -235,9 +235,9 @@ pub fn run_on(
 ) -> Outcome {
     let eal = Eal::for_tests();
     let (tail, recv_memory) = (config.tail_samples(), &*compute.recv_memory);
-    let extras = Extras {
+    let extras = ReceiveExtras {
         looks: config.statistics_samples().is_some(),
-        ..Extras::default()
+        ..ReceiveExtras::default()
     };
     let (memory, receiver) =
         receive_memory_with(&config.recv, tail, 1, recv_memory, extras).unwrap();
