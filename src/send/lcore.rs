@@ -137,6 +137,14 @@ struct QueuedChunk {
     in_place: bool,
 }
 
+/// Where a packet is in its chunk.
+#[derive(Clone, Copy, Default)]
+struct NextPacket {
+    batch: usize,
+    /// Number in the batch.
+    packet: usize,
+}
+
 /// What one output has to send.
 struct OutputQueue {
     packetiser: Packetiser,
@@ -147,8 +155,8 @@ struct OutputQueue {
     waiting: VecDeque<QueuedChunk>,
     /// Fewest batches with which a chunk is read in place; with fewer it is copied.
     zero_copy_from: usize,
-    /// Next packet of the first waiting chunk: its batch, and its number in the batch.
-    next: (usize, usize),
+    /// Next packet of the first waiting chunk.
+    next: NextPacket,
 }
 
 impl OutputQueue {
@@ -180,11 +188,11 @@ pub struct TxPath {
 pub struct TxOutput {
     /// The packets.
     pub packetiser: Packetiser,
-    /// How fast.
+    /// How fast the packets leave.
     pub pace: Pace,
-    /// Told how old a chunk was when all of it had left.
+    /// Gets the age of each output chunk when its last packet has left through every lcore.
     pub latency: Arc<Latency>,
-    /// Told that this lcore's share has.
+    /// Is told when this lcore's share of a chunk has left.
     pub stats: Arc<OutputStats>,
 }
 
@@ -241,7 +249,7 @@ impl<T: Ticks> TxLcore<T> {
             stats: output.stats,
             waiting: VecDeque::with_capacity(chunks),
             zero_copy_from,
-            next: (0, 0),
+            next: NextPacket::default(),
         };
         let lcore = |(index, (path, source)): (usize, (TxPath, ChunkSource))| Self {
             index,
@@ -274,7 +282,8 @@ impl<T: Ticks> TxLcore<T> {
         while !self.abort.is_set() {
             timer.turn();
             let waiting = self.outputs.iter().any(|queue| !queue.waiting.is_empty());
-            // Without pace a chunk is sent whole in the turn that takes it: they keep their order.
+            // Without pace a chunk is sent whole in the turn that takes it, so chunks keep their
+            // order.
             if !ended {
                 match self.source.pop() {
                     Some(PassedChunk::Chunk(output, chunk)) => {
@@ -326,8 +335,8 @@ impl<T: Ticks> TxLcore<T> {
                 break;
             };
             let sent = *batches > 0;
-            let (from, packet) = queue.next;
-            let Some(index) = (from..chunk.capacity()).find(|&index| chunk.present(index)) else {
+            let NextPacket { batch, packet } = queue.next;
+            let Some(batch) = (batch..chunk.capacity()).find(|&batch| chunk.present(batch)) else {
                 let span = queue.packetiser.config().span_samples(chunk.batches());
                 let end = chunk.start() + span as u64;
                 // Its last packets too.
@@ -338,7 +347,7 @@ impl<T: Ticks> TxLcore<T> {
                     queue.latency.note_departure(end);
                 }
                 queue.waiting.pop_front();
-                queue.next = (0, 0);
+                queue.next = NextPacket::default();
                 return true;
             };
             if queue.pace.is_limited() && (packets == BURST || !queue.pace.allows(self.ticks.now()))
@@ -346,8 +355,8 @@ impl<T: Ticks> TxLcore<T> {
                 break;
             }
             let step = queue.packetiser.config().batch_samples();
-            let timestamp = chunk.start() + (index * step) as u64;
-            queue.next = (index, packet);
+            let timestamp = chunk.start() + (batch * step) as u64;
+            queue.next = NextPacket { batch, packet };
             if packet == 0 && queue.packetiser.descriptors_due(timestamp) {
                 let frames = queue.packetiser.descriptor_frames();
                 self.send_control(&frames, timer);
@@ -379,9 +388,12 @@ impl<T: Ticks> TxLcore<T> {
                 .pace
                 .sent(mbuf.pkt_len() - HEADERS_LEN, self.ticks.now());
         }
-        queue.next.1 += 1;
-        if queue.next.1 == queue.packetiser.batch_packets() {
-            queue.next = (queue.next.0 + 1, 0);
+        queue.next.packet += 1;
+        if queue.next.packet == queue.packetiser.batch_packets() {
+            queue.next = NextPacket {
+                batch: queue.next.batch + 1,
+                packet: 0,
+            };
             queue.packetiser.finish_batch();
         }
         self.push(mbuf, timer);
@@ -443,7 +455,7 @@ impl<T: Ticks> TxLcore<T> {
     }
 }
 
-/// The packet that is `next`, which names a batch and one of its packets: a header, and behind it,
+/// The packet that is `next`: a header, and behind it,
 /// or chained to it, a part of the chunk. `None` while a pool is empty.
 fn data_packet(
     pools: &TxPools,
@@ -452,12 +464,12 @@ fn data_packet(
         chunk, in_place, ..
     }: &mut QueuedChunk,
     timestamp: Timestamp,
-    next: (usize, usize),
+    next: NextPacket,
 ) -> Option<Mbuf> {
     let mut mbuf = pools.headers.alloc()?;
     let mut header = [0; HEADER_BYTES];
-    let range = packetiser.packet(timestamp, next.1, &mut header);
-    let base = next.0 * packetiser.config().batch_bytes();
+    let range = packetiser.packet(timestamp, next.packet, &mut header);
+    let base = next.batch * packetiser.config().batch_bytes();
     let range = base + range.start..base + range.end;
     mbuf.append(HEADER_BYTES)?.copy_from_slice(&header);
     if *in_place {
