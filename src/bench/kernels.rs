@@ -343,11 +343,11 @@ fn with_statistics(
     let bits = case.sample_bits;
     let of_pass = data.len() / bits.jones_bytes() / sums.len();
     for pol in 0..N_POL {
-        let saturated: u64 = stats.iter().map(|batch| batch.saturated[pol]).sum();
-        let clipped: u64 = sums.iter().map(|sums| sums.clipped[pol]).sum();
-        if saturated != clipped {
+        let in_batches: u64 = stats.iter().map(|batch| batch.clipped[pol]).sum();
+        let in_channels: u64 = sums.iter().map(|sums| sums.clipped[pol]).sum();
+        if in_batches != in_channels {
             let what = format!(
-                "polarisation {pol}: {clipped} clipped in all channels, {saturated} in all batches"
+                "polarisation {pol}: {in_channels} clipped in all channels, {in_batches} in all batches"
             );
             return Err(Failed::Wrong(what));
         }

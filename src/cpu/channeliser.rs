@@ -37,9 +37,9 @@ pub struct CpuChanneliser {
     pending: [Mutex<Pending>; 2],
     current: usize,
     gains: Gains,
-    /// Gains from the next chunk on, for the polarisations that are `changed`.
-    staged: [steer::Gains; N_POL],
-    changed: [bool; N_POL],
+    /// Gains from the next output chunk on, for the polarisations that have some.
+    next_gains: [steer::Gains; N_POL],
+    has_next_gains: [bool; N_POL],
     finished: VecDeque<OutputChunk>,
     /// Sums of statistics periods that have ended.
     sums: VecDeque<PeriodSums>,
@@ -84,9 +84,9 @@ impl CpuChanneliser {
             pending: [pending(), pending()],
             current: 0,
             gains: Gains::new(output.channels, config.gain),
-            staged: [0; N_POL]
+            next_gains: [0; N_POL]
                 .map(|_| steer::Gains::uniform(output.channels, Complex32::default())),
-            changed: [false; N_POL],
+            has_next_gains: [false; N_POL],
             finished: VecDeque::new(),
             sums: VecDeque::new(),
             begun: Instant::now(),
@@ -169,7 +169,7 @@ impl Front<'_> {
         let fine = &self.block.fine[of_block];
         let start = self.start + (group_first * step) as u64;
         let batch = group_first / self.pipeline.batch_spectra;
-        let (power, saturated) = if fine.len() == group {
+        let (power, clipped) = if fine.len() == group {
             let mut rows = std::mem::take(&mut scratch.rows);
             let power = self.filter(scratch, &mut rows, first, 0, group);
             let mut counted = [true; MAX_GROUP];
@@ -183,9 +183,9 @@ impl Front<'_> {
                 counts: &counted[..group],
                 gains: &self.pipeline.gains,
             };
-            let saturated = kernels.back(scratch, &mut rows, of, output);
+            let clipped = kernels.back(scratch, &mut rows, of, output);
             scratch.rows = rows;
-            (power, saturated)
+            (power, clipped)
         } else {
             let pending = self.pipeline.pending_for(self.block, group_first);
             let pending = &mut *ground::lock(&self.pipeline.pending[pending]);
@@ -195,7 +195,7 @@ impl Front<'_> {
             kept.zip(counts).for_each(|(to, from)| *to = from);
             let rows = &mut pending.rows;
             let power = self.filter(scratch, rows, first, from, to - from);
-            let saturated = if to == group {
+            let clipped = if to == group {
                 let of = Spectra {
                     start,
                     fine: &pending.fine,
@@ -206,12 +206,12 @@ impl Front<'_> {
             } else {
                 [0; N_POL]
             };
-            (power, saturated)
+            (power, clipped)
         };
         if let Some(stats) = ground::lock(&self.stats).get_mut(batch) {
             for pol in 0..N_POL {
                 stats.power[pol] += power[pol];
-                stats.saturated[pol] += saturated[pol];
+                stats.clipped[pol] += clipped[pol];
             }
         }
     }
@@ -239,8 +239,8 @@ impl Pipeline for CpuChanneliser {
 
     fn set_gains(&mut self, pol: usize, gains: &mut steer::Gains) {
         if pol < N_POL && gains.channels() == self.kernels.channels {
-            std::mem::swap(&mut self.staged[pol], gains);
-            self.changed[pol] = true;
+            std::mem::swap(&mut self.next_gains[pol], gains);
+            self.has_next_gains[pol] = true;
         }
     }
 
@@ -255,8 +255,8 @@ impl Pipeline for CpuChanneliser {
         }
         if block.first == 0 {
             for pol in 0..N_POL {
-                if std::mem::take(&mut self.changed[pol]) {
-                    self.gains.swap(pol, &mut self.staged[pol]);
+                if std::mem::take(&mut self.has_next_gains[pol]) {
+                    self.gains.swap(pol, &mut self.next_gains[pol]);
                 }
             }
         }

@@ -262,7 +262,7 @@ impl Kernels {
         of: Spectra<'_>,
         output: GroupOutput<'_>,
     ) -> [u64; N_POL] {
-        let mut saturated = [0; N_POL];
+        let mut clipped = [0; N_POL];
         let every = self.sums_every;
         let mut last = Instant::now();
         let lines = scratch.quantised.chunks_exact_mut(self.quantised_pitch());
@@ -285,14 +285,14 @@ impl Kernels {
             let sums = sums.map(|(sums, total)| sums.spectrum(total));
             let clamped = simd::quantise(self.at, bins, coefs, dither, limit, line, sums);
             for pol in 0..N_POL {
-                saturated[pol] += clamped[pol];
+                clipped[pol] += clamped[pol];
             }
             last = Instant::now();
             scratch.times.post += last - transformed;
         }
         output.write(self.at, &scratch.quantised, self.quantised_pitch());
         scratch.times.post += last.elapsed();
-        saturated
+        clipped
     }
 
     /// Spectra of filtered rows before quantisation, for tests: (pol, spectrum, channel).

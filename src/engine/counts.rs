@@ -14,7 +14,7 @@ pub struct OutputCounts {
     pub heaps: u64,
     /// Payload bytes sent.
     pub bytes: u64,
-    /// Saturated complex samples in transmitted batches, per polarisation.
+    /// Complex samples in batches sent that quantisation clipped, per polarisation.
     pub clipped_samples: [u64; 2],
     /// Timestamp of the first batch sent.
     pub first_timestamp: Option<u64>,

@@ -68,7 +68,7 @@ impl Pipeline for Keeps {
         chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
         for batch in &mut *chunk.stats {
-            batch.saturated = [1, 0];
+            batch.clipped = [1, 0];
         }
         let (fine, absent) = (block.fine.to_vec(), block.absent.to_vec());
         self.note(Asked::Block(block.first, block.offset, fine, absent));

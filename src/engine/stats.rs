@@ -88,7 +88,7 @@ impl Tally {
             tally.bytes += config.batch_bytes() as u64;
             let stats = chunk.stats(batch);
             for pol in 0..N_POL {
-                tally.clipped[pol] += stats.saturated[pol];
+                tally.clipped[pol] += stats.clipped[pol];
                 tally.power[pol] += stats.power[pol] as f64;
             }
         }
@@ -184,7 +184,7 @@ impl OutputStats {
         self.skipped_heaps.load(Ordering::Relaxed)
     }
 
-    /// Saturated complex samples in batches sent, per polarisation.
+    /// Complex samples in batches sent that quantisation clipped, per polarisation.
     pub fn clipped_samples(&self) -> [u64; N_POL] {
         [0, 1].map(|pol: usize| self.clipped[pol].load(Ordering::Relaxed))
     }
@@ -248,7 +248,7 @@ mod tests {
                         chunk.mark_absent(index);
                     }
                     chunk.span().stats[index] = crate::memory::BatchStats {
-                        saturated: counted,
+                        clipped: counted,
                         power: counted.map(|counted| 3 * counted),
                     };
                     all.push((*sent, counted));

@@ -96,7 +96,7 @@ impl TestPattern {
         let spectra = output.spectra_per_heap();
         let first = chunk.start().0 / output.spectrum_samples() as u64 + (batch * spectra) as u64;
         let span = chunk.writer().span();
-        span.stats[batch].saturated = [0; N_POL];
+        span.stats[batch].clipped = [0; N_POL];
         let bytes = output.batch_bytes();
         let data = &mut span.data[batch * bytes..][..bytes];
         let of_spectra = (first..).take(spectra).map(|spectrum| {
@@ -259,11 +259,11 @@ mod tests {
                 let start = Timestamp(i as u64 * step);
                 chunk.writer().begin(start);
                 chunk.writer().span().data.fill(0x55);
-                chunk.writer().span().stats[1].saturated = [9, 9];
+                chunk.writer().span().stats[1].clipped = [9, 9];
                 let changes = changes(&mut schedule, &mut chunk, output);
                 let change = change.map(|pattern| (start.0, pattern));
                 assert_eq!(changes, Vec::from_iter(change), "chunk {i}");
-                let clamped = chunk.stats(1).saturated;
+                let clamped = chunk.stats(1).clipped;
                 let Some(pattern) = pattern else {
                     assert!(chunk.batch(1).iter().all(|byte| *byte == 0x55), "chunk {i}");
                     assert_eq!(clamped, [9, 9], "chunk {i}");

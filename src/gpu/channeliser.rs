@@ -55,8 +55,8 @@ pub struct GpuChanneliser {
     /// Only the compute stream uses these: they are in order by themselves.
     intermediate: CudaSlice<f32>,
     ring: usize,
-    /// Gains of the next chunk, and how often they were set.
-    wanted: [Gains; N_POL],
+    /// Gains from the next output chunk on, and how often they were set.
+    next_gains: [Gains; N_POL],
     settings: u64,
     /// One per output chunk; they take turns.
     slots: Vec<Slot>,
@@ -110,7 +110,7 @@ impl GpuChanneliser {
         Ok(Self {
             intermediate: gpu.zeros("the intermediate", intermediate / 4)?,
             slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
-            wanted: [0; N_POL]
+            next_gains: [0; N_POL]
                 .map(|_| Gains::uniform(channels, Complex32::new(config.gain as f32, 0.0))),
             settings: 1,
             ring,
@@ -183,7 +183,7 @@ impl GpuChanneliser {
         }
         slot.setting = self.settings;
         let table = slot.host_gains.as_mut_slice()?;
-        let [x, y] = self.wanted.each_ref().map(Gains::each);
+        let [x, y] = self.next_gains.each_ref().map(Gains::each);
         for (entry, (x, y)) in table.iter_mut().zip(x.iter().zip(y)) {
             entry.set_gain(0, *x, self.ddc.is_none());
             entry.set_gain(1, *y, self.ddc.is_none());
@@ -383,7 +383,7 @@ impl GpuChanneliser {
             let counters = self.slots[slot].host_counters.as_slice()?;
             let stats = chunk.writer().span().stats;
             for (stats, counters) in stats.iter_mut().zip(counters.chunks(COUNTERS)) {
-                stats.saturated.copy_from_slice(&counters[..N_POL]);
+                stats.clipped.copy_from_slice(&counters[..N_POL]);
                 stats.power.copy_from_slice(&counters[N_POL..]);
             }
             self.complete.push_back(chunk);
@@ -409,10 +409,10 @@ impl Pipeline for GpuChanneliser {
     }
 
     fn set_gains(&mut self, pol: usize, gains: &mut Gains) {
-        if let Some(wanted) = self.wanted.get_mut(pol)
-            && gains.channels() == wanted.channels()
+        if let Some(next) = self.next_gains.get_mut(pol)
+            && gains.channels() == next.channels()
         {
-            std::mem::swap(wanted, gains);
+            std::mem::swap(next, gains);
             self.settings += 1;
         }
     }

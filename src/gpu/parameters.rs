@@ -52,7 +52,7 @@ unsafe impl DeviceRepr for Float4 {}
 // SAFETY: zero bits are four zeros.
 unsafe impl ValidAsZeroBits for Float4 {}
 
-/// Numbers (`u64`) per batch in the counters: saturated and power, per polarisation.
+/// Numbers (`u64`) per batch in the counters: clipped and power, per polarisation.
 pub(super) const COUNTERS: usize = 2 * N_POL;
 
 /// `Stretch` of geometry.cuh.

@@ -27,7 +27,7 @@ impl SampleView<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchStats {
     /// Complex samples that quantisation clamped, per polarisation.
-    pub saturated: [u64; N_POL],
+    pub clipped: [u64; N_POL],
     /// Σ x² over the last tap of each spectrum's window, per polarisation: with o the window's
     /// first sample, over SS = [`OutputConfig::spectrum_samples`] samples from o +
     /// [`OutputConfig::last_tap`] on. Those of successive spectra tile the time axis. Outputs of an

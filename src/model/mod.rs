@@ -25,7 +25,7 @@ pub struct Batch {
     /// byte.
     pub data: Vec<i8>,
     /// Complex samples that quantisation clamped, per polarisation.
-    pub saturated: [u64; N_POL],
+    pub clipped: [u64; N_POL],
     /// Σ x² over the last tap of each spectrum's window, per polarisation: the samples behind those
     /// of the taps before it, as many as spectra are apart ([`OutputConfig::spectrum_samples`]).
     pub power: [u64; N_POL],
@@ -218,7 +218,7 @@ impl Model {
         let bits = self.output.sample_bits;
         let mut batch = Batch {
             data: vec![0; self.output.batch_bytes()],
-            saturated: [0; N_POL],
+            clipped: [0; N_POL],
             power: [0; N_POL],
         };
         let times = (0..spectra).map(|s| t + (s * step) as u64);
@@ -231,13 +231,13 @@ impl Model {
                         x.re as f32 + dither[2 * pol],
                         x.im as f32 + dither[2 * pol + 1],
                     );
-                    let (q, saturated) = quantise::quantise_complex(x, bits.limit());
+                    let (q, clipped) = quantise::quantise_complex(x, bits.limit());
                     let at = (k * spectra + s) * N_POL + pol;
                     match bits {
                         OutputBits::Eight => batch.data[2 * at..2 * at + 2].copy_from_slice(&q),
                         OutputBits::Four => batch.data[at] = q[0] << 4 | q[1] & 0xF,
                     }
-                    batch.saturated[pol] += u64::from(saturated);
+                    batch.clipped[pol] += u64::from(clipped);
                 }
             }
             for (pol, delays) in delays.iter().enumerate() {

@@ -270,7 +270,7 @@ fn a_batch_is_its_spectra_in_wire_order() {
     let t = Timestamp(1 << 20);
     let batch = model.batch(&source, t, &delays, &gains);
     assert_eq!(batch.data.len(), config.batch_bytes());
-    let mut saturated = [0; N_POL];
+    let mut clipped = [0; N_POL];
     for s in 0..4 {
         let t = t + s as u64 * 16;
         let spectrum = model.spectrum(&source, t, &delays, &gains);
@@ -279,11 +279,11 @@ fn a_batch_is_its_spectra_in_wire_order() {
                 let at = ((k * 4 + s) * N_POL + pol) * 2;
                 let clamp = |x: f64| x.round().clamp(-127.0, 127.0) as i8;
                 assert_eq!(batch.data[at..at + 2], [clamp(x.re), clamp(x.im)]);
-                saturated[pol] += u64::from(x.re.abs() > 127.0 || x.im.abs() > 127.0);
+                clipped[pol] += u64::from(x.re.abs() > 127.0 || x.im.abs() > 127.0);
             }
         }
     }
-    assert_eq!(batch.saturated, saturated);
+    assert_eq!(batch.clipped, clipped);
     // Coarse delay 2, last of four taps, four spectra that tile the time axis.
     for (pol, &got) in batch.power.iter().enumerate() {
         let first = t.0 - 2 + 3 * 16;
@@ -315,7 +315,7 @@ fn four_bits_are_nibbles_with_the_real_part_on_top() {
         clamped += u64::from(parts != expected);
     }
     // 7.2 is clamped as well, but not counted here.
-    assert!(clamped > 0 && narrow.saturated.iter().sum::<u64>() >= clamped);
+    assert!(clamped > 0 && narrow.clipped.iter().sum::<u64>() >= clamped);
     assert_eq!(narrow.power, wide.power);
 }
 

@@ -101,10 +101,10 @@ fn agrees_with_the_model() {
             Model::new(&config, FENG_ID).batch(&source, START, &Default::default(), &case.gains);
         let data = batch.data.iter().map(|&x| x as u8).collect();
         let stats = vec![BatchStats {
-            saturated: batch.saturated,
+            clipped: batch.clipped,
             power: batch.power,
         }];
-        assert!(stats[0].saturated.iter().all(|&n| n > 100));
+        assert!(stats[0].clipped.iter().all(|&n| n > 100));
         let what = format!("{channels} channels");
         assert_agree(&what, &case.run(&mut rig, &[]), &(data, stats));
     }

@@ -143,7 +143,7 @@ impl Case {
             for batch in (0..BATCHES).map(|i| batch(round * BATCHES + i)) {
                 contents.0.extend(batch.data.iter().map(|&x| x as u8));
                 contents.1.push(BatchStats {
-                    saturated: batch.saturated,
+                    clipped: batch.clipped,
                     power: batch.power,
                 });
             }

@@ -206,8 +206,8 @@ fn dithers_like_the_model() {
             "{level}"
         );
         assert_eq!(
-            (stats[0].saturated, stats[0].power),
-            (batch.saturated, batch.power)
+            (stats[0].clipped, stats[0].power),
+            (batch.clipped, batch.power)
         );
     }
 }
@@ -284,7 +284,7 @@ fn same_bytes_however_cut() {
         expected
             .1
             .iter()
-            .all(|s| s.saturated[0] > 0 && s.power[0] > 0)
+            .all(|s| s.clipped[0] > 0 && s.power[0] > 0)
     );
     let cuts: [&[usize]; 6] = [
         &[],
@@ -358,7 +358,7 @@ fn saturation_is_counted() {
                     .count();
                 assert!(count > 100);
                 assert_eq!(
-                    stats.saturated[p], count as u64,
+                    stats.clipped[p], count as u64,
                     "{level} batch {batch} pol {p}"
                 );
             }

@@ -174,7 +174,7 @@ fn assert_agrees(case: &Case, of: &str) {
         );
         assert_eq!(stats[0].power, expected.power, "{of}, {level}");
         // One whose value is the limit itself may be counted or not.
-        let (clamped, wanted) = (stats[0].saturated, expected.saturated);
+        let (clamped, wanted) = (stats[0].clipped, expected.clipped);
         assert!(
             (0..2).all(|pol| clamped[pol].abs_diff(wanted[pol]) <= 1),
             "{of}, {level}: {clamped:?}, not {wanted:?}"
@@ -236,7 +236,7 @@ fn clamped_samples_are_counted() {
                 ..output
             };
             let case = Case::new(output, 10, gain);
-            let clamped = case.model().saturated;
+            let clamped = case.model().clipped;
             let differ = clamped[0].abs_diff(clamped[1]) > 5;
             assert!(
                 differ && clamped.iter().all(|&clamped| clamped > 100),

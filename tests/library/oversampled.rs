@@ -219,7 +219,7 @@ fn assert_agrees(name: &str, case: &Case) {
                 "{name}: {lively} of {bytes} bytes are not 0 or 1"
             );
             assert_eq!(stats[batch].power, want.power, "{name}, {level}");
-            let (clamped, wanted) = (stats[batch].saturated, want.saturated);
+            let (clamped, wanted) = (stats[batch].clipped, want.clipped);
             assert!(
                 (0..2).all(|pol| clamped[pol].abs_diff(wanted[pol]) <= 1),
                 "{name}, {level}: {clamped:?}, not {wanted:?}"
@@ -244,7 +244,7 @@ fn clamped_samples_are_counted() {
             case.gain *= 10.0;
         }
         for batch in case.model() {
-            let clamped = batch.saturated;
+            let clamped = batch.clipped;
             let differ = clamped[0].abs_diff(clamped[1]) > 2;
             assert!(
                 differ && clamped.iter().all(|&clamped| clamped > 100),

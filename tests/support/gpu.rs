@@ -85,8 +85,8 @@ pub fn assert_agree(what: &str, got: &Contents, want: &Contents) {
     for (got, want) in got.1.iter().zip(&want.1) {
         assert_eq!(got.power, want.power, "{what}");
         for pol in 0..2 {
-            let difference = got.saturated[pol].abs_diff(want.saturated[pol]);
-            let most = (want.saturated[pol] / 1000).max(1);
+            let difference = got.clipped[pol].abs_diff(want.clipped[pol]);
+            let most = (want.clipped[pol] / 1000).max(1);
             assert!(difference <= most, "{what}: {got:?} {want:?}");
         }
     }

@@ -10,8 +10,8 @@ pub const LIMIT_4BIT: f32 = 7.0;
 
 /// Rounds one component, already dithered, to the nearest integer in ±`limit`, ties to even.
 ///
-/// The flag tells whether clamping changed it: 127.1 counts as saturated although it would round to
-/// 127. A NaN becomes 0 and counts as saturated.
+/// The flag tells whether clamping changed it: 127.1 counts as clipped although it would round to
+/// 127. A NaN becomes 0 and counts as clipped.
 pub fn quantise(value: f32, limit: f32) -> (i8, bool) {
     let clamped = value.clamp(-limit, limit);
     (clamped.round_ties_even() as i8, clamped != value)
@@ -19,9 +19,9 @@ pub fn quantise(value: f32, limit: f32) -> (i8, bool) {
 
 /// [`quantise`] of both parts, `[re, im]`; one flag per complex sample.
 pub fn quantise_complex(value: Complex32, limit: f32) -> ([i8; 2], bool) {
-    let (re, re_saturated) = quantise(value.re, limit);
-    let (im, im_saturated) = quantise(value.im, limit);
-    ([re, im], re_saturated | im_saturated)
+    let (re, re_clipped) = quantise(value.re, limit);
+    let (im, im_clipped) = quantise(value.im, limit);
+    ([re, im], re_clipped | im_clipped)
 }
 
 /// Real and imaginary part of a complex sample of 4 bits: the high and the low nibble, two's
@@ -72,10 +72,10 @@ mod tests {
         #[test]
         fn nearest_within_the_limit(value in -200.0f32..200.0, wide in any::<bool>()) {
             let limit = if wide { LIMIT_8BIT } else { LIMIT_4BIT };
-            let (q, saturated) = quantise(value, limit);
-            prop_assert_eq!(saturated, value.abs() > limit);
+            let (q, clipped) = quantise(value, limit);
+            prop_assert_eq!(clipped, value.abs() > limit);
             prop_assert!(f32::from(q).abs() <= limit);
-            if !saturated {
+            if !clipped {
                 prop_assert!((f32::from(q) - value).abs() <= 0.5);
             }
         }

@@ -291,7 +291,7 @@ impl OutputSensors {
             clip_count: add(
                 info(
                     "feng-clip-cnt",
-                    "Saturated output samples sent so far",
+                    "Clipped output samples sent so far",
                     ValueType::Integer,
                 )
                 .rate_limited(),

@@ -236,7 +236,7 @@ pub(super) unsafe fn quantise<const SUMS: bool>(
     let (top, bottom) = (_mm512_set1_ps(limit), _mm512_set1_ps(-limit));
     let scale = _mm512_set1_ps(DITHER_SCALE);
     let offset = _mm512_set1_ps(DITHER_OFFSET);
-    let mut saturated = [0u64; N_POL];
+    let mut clipped = [0u64; N_POL];
     let mut noise = [[[0u32; 16]; N_POL]; 4];
     let (half, quarter) = (channels / 2, channels / 4);
     for lowest in (0..quarter).step_by(16) {
@@ -285,7 +285,7 @@ pub(super) unsafe fn quantise<const SUMS: bool>(
                         let clamped = _mm512_max_ps(bottom, _mm512_min_ps(top, y));
                         let over = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(y, clamped);
                         let over = (over | over >> 1) & 0x5555;
-                        saturated[p] += u64::from(over.count_ones());
+                        clipped[p] += u64::from(over.count_ones());
                         if SUMS
                             && over != 0
                             && let Some(sums) = &mut sums
@@ -303,7 +303,7 @@ pub(super) unsafe fn quantise<const SUMS: bool>(
             }
         }
     }
-    saturated
+    clipped
 }
 
 /// 32-bit products of 16 lanes with `m`: high and low words.

@@ -74,10 +74,10 @@ pub(super) fn mul(x: Complex32, c: Complex32) -> Complex32 {
 }
 
 #[inline(always)]
-fn component(x: f32, dither: f32, limit: f32, saturated: &mut bool) -> u8 {
+fn component(x: f32, dither: f32, limit: f32, clipped: &mut bool) -> u8 {
     let x = x + dither;
     let clamped = x.clamp(-limit, limit);
-    *saturated |= x != clamped;
+    *clipped |= x != clamped;
     clamped.round_ties_even() as i8 as u8
 }
 
@@ -106,7 +106,7 @@ pub(super) fn quantise(
     out: &mut [u32],
     mut sums: Option<SumPlanes<'_>>,
 ) -> [u64; N_POL] {
-    let mut saturated = [0; N_POL];
+    let mut clipped = [0; N_POL];
     let (half, quarter) = (out.len() / 2, out.len() / 4);
     for lowest in 0..quarter {
         // One block of the generator serves four channels, a quarter of the band apart.
@@ -133,7 +133,7 @@ pub(super) fn quantise(
                 let mut clamped = false;
                 bytes[2 * p] = component(y[p].re, d[0], limit, &mut clamped);
                 bytes[2 * p + 1] = component(y[p].im, d[1], limit, &mut clamped);
-                saturated[p] += u64::from(clamped);
+                clipped[p] += u64::from(clamped);
                 if let Some(sums) = &mut sums {
                     sums.clipped[2 * k + p] += u32::from(clamped);
                 }
@@ -141,7 +141,7 @@ pub(super) fn quantise(
             out[k] = u32::from_le_bytes(bytes);
         }
     }
-    saturated
+    clipped
 }
 
 #[inline(always)]

@@ -61,7 +61,7 @@ pub struct Sent {
     pub batches: u64,
     /// Where it would end if it were full: the timestamp of the sensor.
     pub nominal_end: Timestamp,
-    /// Saturated complex samples in transmitted batches, per polarisation.
+    /// Complex samples in batches sent that quantisation clipped, per polarisation.
     pub clipped_samples: [u64; N_POL],
 }
 

@@ -302,7 +302,7 @@ impl<'a> KernelTrial<'a> {
     fn try_output(&self) -> Result<(Vec<u8>, Vec<BatchStats>), DriverError> {
         let (data, counted) = self.alone(0)?;
         let stats = counted.chunks(COUNTERS).map(|counted| BatchStats {
-            saturated: [counted[0], counted[1]],
+            clipped: [counted[0], counted[1]],
             power: [counted[2], counted[3]],
         });
         Ok((data, stats.collect()))
