@@ -91,7 +91,7 @@ impl<'a> EngineBuilder<'a> {
             &*self.compute.recv_memory,
             ReceiveExtras {
                 spare_chunks: self.reception.spare_chunks,
-                looks: self.config.statistics_samples().is_some(),
+                takes_statistics: self.config.statistics_samples().is_some(),
             },
         )?;
         if self.reception.when_full == WhenFull::Drop {

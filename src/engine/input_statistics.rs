@@ -10,12 +10,13 @@ use super::steer::Published;
 use crate::config::EngineConfig;
 use crate::memory::{FrozenChunk, is_looked_at};
 
-/// Looks at received chunks on their way to the pipelines.
+/// Cuts the input into periods as [`Periods`](super::statistics::Periods) does outputs, and takes
+/// statistics of received chunks on their way to the pipelines.
 ///
 /// One heap in [`HEAPS_PER_LOOK`](crate::memory::HEAPS_PER_LOOK) is unpacked, and the first one of
 /// each period. Where the CPU reads memory slowly, there are copies of the former alone.
 #[derive(Debug)]
-pub(super) struct InputLooks {
+pub(super) struct InputPeriods {
     /// Samples of a period.
     length: u64,
     bits: SampleBits,
@@ -25,8 +26,8 @@ pub(super) struct InputLooks {
     current: Option<InputStatistics>,
 }
 
-impl InputLooks {
-    /// Looks for an engine of this configuration, if it takes statistics.
+impl InputPeriods {
+    /// Those of an engine of this configuration, if it takes statistics.
     pub fn new(config: &EngineConfig, published: Arc<Published>) -> Option<Self> {
         Some(Self {
             length: config.statistics_samples()?,
@@ -37,7 +38,7 @@ impl InputLooks {
         })
     }
 
-    /// Looks at a chunk that begins at `start`, and publishes the period that it ends.
+    /// Takes statistics of a chunk that begins at `start`, and publishes the period that it ends.
     pub fn add(&mut self, start: Timestamp, chunk: &FrozenChunk) {
         let (samples, first) = (chunk.layout().samples as u64, start.0 / self.heap_samples);
         let period = |at: Timestamp| at.0 / self.length;
@@ -57,14 +58,14 @@ impl InputLooks {
         for heap in 0..chunk.layout().heaps {
             if current.snapshot.iter().all(Vec::is_empty) || is_looked_at(first + heap as u64) {
                 let packed = [0, 1].map(|pol: usize| chunk.readable(pol, heap));
-                self.look(current, start + heap as u64 * self.heap_samples, packed);
+                self.add_heaps(current, start + heap as u64 * self.heap_samples, packed);
             }
         }
         self.current = before;
     }
 
     /// Unpacks the heaps at one timestamp, as far as they are there.
-    fn look(
+    fn add_heaps(
         &self,
         current: &mut InputStatistics,
         start: Timestamp,
@@ -189,10 +190,10 @@ mod tests {
         chunk.freeze().unwrap()
     }
 
-    fn looks(config: &EngineConfig) -> (InputLooks, Arc<Published>) {
+    fn periods(config: &EngineConfig) -> (InputPeriods, Arc<Published>) {
         let published = Arc::new(Published::new(1));
         (
-            InputLooks::new(config, published.clone()).unwrap(),
+            InputPeriods::new(config, published.clone()).unwrap(),
             published,
         )
     }
@@ -201,11 +202,11 @@ mod tests {
     fn samples_of_every_width_are_counted_as_they_are() {
         for bits in 2..=16 {
             let config = config(bits, 1e6);
-            let (mut looks, published) = looks(&config);
+            let (mut periods, published) = periods(&config);
             let start = HEAPS_PER_LOOK * HEAP as u64;
-            looks.add(Timestamp(start), &chunk(&config, start, |_, _| true));
+            periods.add(Timestamp(start), &chunk(&config, start, |_, _| true));
             assert_eq!(published.statistics().input(), None);
-            looks.end();
+            periods.end();
             let input = published.statistics().input().unwrap();
             assert_eq!((input.start.0, input.end.0), (start, start + 256));
             assert_eq!(input.snapshot_start.0, start);
@@ -228,12 +229,12 @@ mod tests {
     #[test]
     fn one_heap_in_257_counts_and_the_first_of_each_period() {
         let config = config(8, 1024.0 * 256.0);
-        let (mut looks, published) = looks(&config);
+        let (mut periods, published) = periods(&config);
         let step = (HEAPS * HEAP) as u64;
         let mut counted = 0;
         for number in 0..3 * 1024 {
             let start = number * step;
-            looks.add(Timestamp(start), &chunk(&config, start, |_, _| true));
+            periods.add(Timestamp(start), &chunk(&config, start, |_, _| true));
             if let Some(input) = published.statistics().input()
                 && input.end.0 == start
             {
@@ -253,7 +254,7 @@ mod tests {
         for bits in [2, 10, 12, 16] {
             let config = config(bits, 1e9);
             let there = |start: u64| move |pol: usize, _heap: usize| pol == 1 || start > 30_000;
-            let [(mut read, of_read), (mut copied, of_copied)] = [(); 2].map(|()| looks(&config));
+            let [(mut read, of_read), (mut copied, of_copied)] = [(); 2].map(|()| periods(&config));
             for number in 257 / HEAPS as u64..5 * 257 {
                 let start = number * (HEAPS * HEAP) as u64;
                 let there = there(start);
@@ -281,9 +282,9 @@ mod tests {
     #[test]
     fn a_period_without_copies_has_no_level() {
         let config = config(8, 1e9);
-        let (mut looks, published) = looks(&config);
-        looks.add(Timestamp(64), &unread(&config, 64, |_, _| true));
-        looks.end();
+        let (mut periods, published) = periods(&config);
+        periods.add(Timestamp(64), &unread(&config, 64, |_, _| true));
+        periods.end();
         let input = published.statistics().input().unwrap();
         assert_eq!(input.samples(0), 0);
         assert_eq!(
@@ -296,20 +297,20 @@ mod tests {
     #[test]
     fn what_never_came_is_not_counted() {
         let config = config(8, 1e6);
-        let (mut looks, published) = looks(&config);
+        let (mut periods, published) = periods(&config);
         let first = |pol: usize, heap: usize| pol == 1 && heap == 2;
-        looks.add(Timestamp(256), &chunk(&config, 256, first));
-        looks.end();
+        periods.add(Timestamp(256), &chunk(&config, 256, first));
+        periods.end();
         let input = published.statistics().input().unwrap();
         assert_eq!(input.snapshot_start.0, 256 + 2 * HEAP as u64);
         assert_eq!(input.snapshot.each_ref().map(Vec::len), [0, HEAP]);
         let counts = input.histogram.each_ref().map(|h| h.iter().sum::<u64>());
         assert_eq!(counts, [0, HEAP as u64]);
         // A later heap of both polarisations is a better snapshot.
-        looks.add(Timestamp(256), &chunk(&config, 256, first));
+        periods.add(Timestamp(256), &chunk(&config, 256, first));
         let start = HEAPS_PER_LOOK * HEAP as u64;
-        looks.add(Timestamp(start), &chunk(&config, start, |_, _| true));
-        looks.end();
+        periods.add(Timestamp(start), &chunk(&config, start, |_, _| true));
+        periods.end();
         let input = published.statistics().input().unwrap();
         assert_eq!(input.snapshot_start.0, start);
         assert_eq!(input.snapshot.each_ref().map(Vec::len), [HEAP; 2]);
@@ -319,12 +320,12 @@ mod tests {
     #[test]
     fn the_first_heap_of_both_polarisations_stays_the_snapshot() {
         let config = config(8, 1e9);
-        let (mut looks, published) = looks(&config);
+        let (mut periods, published) = periods(&config);
         for heap in [0, HEAPS_PER_LOOK, 2 * HEAPS_PER_LOOK] {
             let start = heap * HEAP as u64;
-            looks.add(Timestamp(start), &chunk(&config, start, |_, _| true));
+            periods.add(Timestamp(start), &chunk(&config, start, |_, _| true));
         }
-        looks.end();
+        periods.end();
         let input = published.statistics().input().unwrap();
         assert_eq!(input.snapshot_start.0, 0);
         assert_eq!(input.samples(0), 3 * HEAP as u64);
@@ -334,12 +335,12 @@ mod tests {
     fn the_last_heap_of_a_chunk_is_read_where_it_is() {
         for bits in [2, 10, 16] {
             let config = config(bits, 1e6);
-            let (mut looks, published) = looks(&config);
-            looks.add(
+            let (mut periods, published) = periods(&config);
+            periods.add(
                 Timestamp(0),
                 &chunk(&config, 0, |_, heap| heap == HEAPS - 1),
             );
-            looks.end();
+            periods.end();
             let input = published.statistics().input().unwrap();
             let first = ((HEAPS - 1) * HEAP) as u64;
             for pol in 0..N_POL {

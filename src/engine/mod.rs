@@ -5,7 +5,6 @@
 //! lcore when they are complete, in the order in which they were issued.
 
 mod backend;
-mod changes;
 mod counts;
 mod expected;
 mod input;
@@ -13,6 +12,7 @@ mod input_statistics;
 mod levels;
 mod output;
 mod power;
+mod requests;
 mod sent_chunks;
 mod statistics;
 mod stats;
@@ -29,14 +29,14 @@ use std::sync::Arc;
 use crossbeam::queue::ArrayQueue;
 
 pub use backend::{Backend, Block, FineDelay, Intake, Pipeline, PipelineError};
-pub use changes::RequestStats;
 pub use counts::OutputCounts;
 use ground::stats::{Phase, PhaseTimer, ThreadReport};
 use ground::{Idle, IdlePolicy, N_POL, Sleeper, StopFlag, Timestamp};
 pub use input::ChunkPresence;
-use input_statistics::InputLooks;
+use input_statistics::InputPeriods;
 pub use levels::KurtosisFlags;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
+pub use requests::RequestStats;
 pub use statistics::{ChannelSums, InputStatistics, OutputStatistics, PeriodSums, StatisticsBoard};
 pub use stats::OutputStats;
 use steer::{EngineEvent, Published, Received, RequestQueues};
@@ -72,7 +72,8 @@ pub struct Engine {
     intake: Box<dyn Intake>,
     outputs: Vec<Output>,
     published: Arc<Published>,
-    looks: Option<InputLooks>,
+    /// Statistics of the input, if any are taken.
+    input_periods: Option<InputPeriods>,
     /// Whose chunks are being finished, oldest first.
     finishing: VecDeque<usize>,
     finished: Arc<ArrayQueue<Finished>>,
@@ -132,7 +133,7 @@ impl Engine {
             intake,
             finishing: VecDeque::with_capacity(finished.capacity()),
             outputs,
-            looks: InputLooks::new(config, published.clone()),
+            input_periods: InputPeriods::new(config, published.clone()),
             published,
             finished,
             abort,
@@ -231,8 +232,8 @@ impl Engine {
             ChunkPresence::new(&chunk, start, self.heap_samples, absent),
         ));
         let follows = held.as_ref().is_some_and(|(before, _)| before + 1 == id);
-        if let Some(looks) = &mut self.looks {
-            looks.add(Timestamp(start), &chunk);
+        if let Some(periods) = &mut self.input_periods {
+            periods.add(Timestamp(start), &chunk);
         }
         let joined = held.map(|(_, mut input)| {
             if follows {
@@ -315,7 +316,7 @@ impl Engine {
                 self.finishing.push_back(index);
             }
         }
-        self.looks.iter_mut().for_each(InputLooks::end);
+        self.input_periods.iter_mut().for_each(InputPeriods::end);
         for output in &mut self.outputs {
             let ended = output.end_period();
             ended.map_err(|source| of_output(output, source))?;
@@ -348,10 +349,10 @@ impl Engine {
     }
 
     /// What requests to all outputs came to so far.
-    pub fn requests(&self) -> RequestStats {
+    pub fn request_stats(&self) -> RequestStats {
         let mut all = RequestStats::default();
         for output in &self.outputs {
-            all.add(output.requests());
+            all.add(output.request_stats());
         }
         all
     }

@@ -14,10 +14,10 @@ use dsp::delay::{DelayPoint, Stretch};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{N_POL, Timestamp};
 
-use super::changes::{PendingRequests, RequestStats};
 use super::expected::expected_batches;
 use super::input::ChunkPresence;
 use super::power::Power;
+use super::requests::{PendingRequests, RequestStats};
 use super::statistics::Periods;
 use super::stats::{OutputStats, Tally};
 use super::steer::{EngineEvent, OutputRequests, Published, Sent, TestChange};
@@ -71,7 +71,7 @@ pub struct Output {
     feng_id: u64,
     /// Spectra per output chunk.
     capacity: usize,
-    changes: PendingRequests,
+    requests: PendingRequests,
     published: Arc<Published>,
     /// Power of the digitiser, if this output measures it.
     power: Option<Power>,
@@ -107,13 +107,13 @@ impl Output {
         let power = (index == 0).then(|| Power::new(config, &parts.config));
         let subsampling = parts.config.subsampling() as u32;
         let rate = config.clock.adc_sample_rate;
-        let mut changes =
+        let mut requests =
             PendingRequests::new(index, subsampling, rate, steered, published.clone());
         if parts.keeps_delays {
-            changes.keep();
+            requests.keep();
         }
         Self {
-            changes,
+            requests,
             fine: Vec::with_capacity(capacity),
             absent: Vec::with_capacity(capacity),
             periods: config.statistics_samples().map(Periods::new),
@@ -148,7 +148,7 @@ impl Output {
         let start = building.map_or(next, |(chunk, _)| chunk.start());
         let end = start + (self.capacity * self.parts.config.spectrum_samples()) as u64;
         let pipeline = &mut *self.parts.pipeline;
-        self.changes.take(next, end, building.is_some(), pipeline);
+        self.requests.take(next, end, building.is_some(), pipeline);
     }
 
     /// Issues the next block of spectra that `input` allows, or what is due before it.
@@ -164,7 +164,7 @@ impl Output {
             return Ok(Step::Finishing);
         }
         let t = Timestamp(self.next);
-        let delays = [0, 1].map(|pol| self.changes.delays[pol].at(t));
+        let delays = [0, 1].map(|pol| self.requests.delays[pol].at(t));
         if delays.iter().any(|delay| delay.orig < input.start() as i64) {
             if self.flush(timer)? {
                 return Ok(Step::Finishing);
@@ -195,7 +195,7 @@ impl Output {
             return false;
         };
         let whole = spectra.is_multiple_of(self.parts.config.spectra_per_heap());
-        *spectra == self.capacity || whole && self.changes.cut()
+        *spectra == self.capacity || whole && self.requests.cut()
     }
 
     /// Spectra that may still be issued before the chunk is full or something changes; `first`
@@ -203,10 +203,10 @@ impl Output {
     fn room(&self, first: usize) -> usize {
         let config = &self.parts.config;
         let mut room = self.capacity - first;
-        if self.changes.cut() {
+        if self.requests.cut() {
             room = room.min(config.spectra_per_heap() - first % config.spectra_per_heap());
         }
-        if let Some(at) = self.changes.upcoming() {
+        if let Some(at) = self.requests.upcoming() {
             let spectra = (at.0 - self.next).div_ceil(config.spectrum_samples() as u64);
             room = room.min(usize::try_from(spectra).unwrap_or(usize::MAX));
         }
@@ -217,7 +217,7 @@ impl Output {
     /// `target`, or at which requests are due that may change that.
     fn skip_to(&self, target: Timestamp) -> Option<u64> {
         let step = self.parts.config.batch_samples() as u64;
-        let due = self.changes.upcoming();
+        let due = self.requests.upcoming();
         let due = due.and_then(|at| at.0.checked_next_multiple_of(step));
         let found = self.skip_unchanged(target, step);
         match (found, due) {
@@ -227,7 +227,7 @@ impl Output {
     }
 
     fn skip_unchanged(&self, target: Timestamp, step: u64) -> Option<u64> {
-        let delays = &self.changes.delays;
+        let delays = &self.requests.delays;
         let mut start = Timestamp(self.next + 1);
         loop {
             let mut found = start;
@@ -266,7 +266,7 @@ impl Output {
         while self.fine.len() < room {
             let t = Timestamp(self.next + self.fine.len() as u64 * step);
             let remaining = room - self.fine.len();
-            let [x, y] = [0, 1].map(|pol| self.changes.delays[pol].stretch(t, step, remaining));
+            let [x, y] = [0, 1].map(|pol| self.requests.delays[pol].stretch(t, step, remaining));
             if [x.coarse(), y.coarse()] != coarse {
                 break;
             }
@@ -319,7 +319,7 @@ impl Output {
         timer.mark(Phase::Compute);
         *spectra += count;
         let last = Timestamp(self.next + ((count - 1) * step) as u64);
-        self.changes.advance(last);
+        self.requests.advance(last);
         self.next += (count * step) as u64;
         Ok(())
     }
@@ -395,13 +395,13 @@ impl Output {
     }
 
     /// What requests came to so far.
-    pub fn requests(&self) -> &RequestStats {
-        self.changes.stats()
+    pub fn request_stats(&self) -> &RequestStats {
+        self.requests.stats()
     }
 
     /// Batches that the input samples `span` should give, if delays are kept.
     pub fn expected_batches(&self, span: &Range<u64>) -> Option<u64> {
-        let kept = self.changes.kept.as_ref();
+        let kept = self.requests.kept.as_ref();
         kept.map(|delays| expected_batches(&self.parts.config, delays, span))
     }
 
@@ -426,7 +426,7 @@ impl Output {
         if let Some(chunk) = &mut chunk {
             let (of, feng_id) = (&self.parts.config, self.feng_id);
             let (output, published) = (self.index, &self.published);
-            self.changes
+            self.requests
                 .tests
                 .apply(chunk, of, feng_id, |from, pattern| {
                     published.tell(EngineEvent::Test(TestChange {

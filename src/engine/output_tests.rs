@@ -233,7 +233,7 @@ fn a_chunk_is_cut_where_gains_are_due() {
         let gains = Gains::uniform(control.channels(), 2.0.into());
         control.set_gains(1, gains).unwrap();
         bench.steps(0, 2 * BATCHES);
-        assert_eq!(bench.output.requests().changes, 1);
+        assert_eq!(bench.output.request_stats().changes, 1);
         let before = at.div_ceil(BATCH);
         let (mut spectra, mut inside, mut finished, mut changed) = (0, 0, Vec::new(), None);
         for asked in &bench.log.lock().unwrap().asked {

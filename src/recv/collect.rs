@@ -159,9 +159,9 @@ pub fn receive_memory(
 pub struct ReceiveExtras {
     /// More chunks, which rx lcores may fill while the engine is held up.
     pub spare_chunks: usize,
-    /// Whether the engine looks at samples: where the CPU does not read them, copies of a few heaps
-    /// are kept.
-    pub looks: bool,
+    /// Whether the engine takes statistics of its input: where the CPU does not read samples,
+    /// copies of a few heaps are kept.
+    pub takes_statistics: bool,
 }
 
 /// As [`receive_memory`], with `extras`.
@@ -178,7 +178,7 @@ pub fn receive_memory_with(
     let host = HostAllocator::default();
     let chunk = |number| {
         let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
-        let keeps_copies = extras.looks && !memory.kind().is_host();
+        let keeps_copies = extras.takes_statistics && !memory.kind().is_host();
         let chunk = Chunk::new(layout, number as BufferId, memory);
         Ok(Arc::new(if keeps_copies {
             let copies = host.allocate(Purpose::ReceiveChunk, Chunk::kept_bytes(&layout))?;
@@ -188,7 +188,7 @@ pub fn receive_memory_with(
         }))
     };
     let chunks = (0..count).map(chunk).collect::<Result<Box<[_]>, _>>()?;
-    let keeps_copies = extras.looks && !allocator.kind().is_host();
+    let keeps_copies = extras.takes_statistics && !allocator.kind().is_host();
     let free = ArrayQueue::new(count);
     for number in 0..count {
         let _ = free.push(number as BufferId);
@@ -347,7 +347,7 @@ mod tests {
         let host = Box::new(HostAllocator::default());
         let mixed = MixedAllocator::new(Box::new(BarStandIn), host, 0.5);
         let extras = ReceiveExtras {
-            looks: true,
+            takes_statistics: true,
             ..ReceiveExtras::default()
         };
         let (memory, _) = receive_memory_with(&recv(), 16, 1, &mixed, extras).unwrap();

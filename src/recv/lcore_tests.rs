@@ -332,15 +332,15 @@ fn heaps_that_a_watermark_settles_are_counted() {
 #[test]
 fn heaps_that_are_looked_at_are_copied_from_their_packets() {
     const HEAPS: usize = 8;
-    for looks in [true, false] {
+    for takes_statistics in [true, false] {
         let extras = ReceiveExtras {
-            looks,
+            takes_statistics,
             ..ReceiveExtras::default()
         };
         let (memory, mut receiver) =
             receive_memory_with(&recv(), 0, 1, &BarStandIn, extras).unwrap();
-        assert_eq!(memory.keeps_copies(), looks);
-        let name = format!("rx_looks_{looks}");
+        assert_eq!(memory.keeps_copies(), takes_statistics);
+        let name = format!("rx_copies_{takes_statistics}");
         let (lcore, mut sender) = lcore(&name, &memory, 0);
         let pool = frames(&name, HEAPS);
         let mut batch: MbufBatch = MbufBatch::new();
@@ -358,7 +358,7 @@ fn heaps_that_are_looked_at_are_copied_from_their_packets() {
             for heap in 0..4 {
                 assert!(chunk.present(1, heap));
                 let copy = chunk.readable(1, heap).map(|copy| copy[..80].to_vec());
-                let expected = (looks && (found, heap) == (0, 0)).then(|| vec![1; 80]);
+                let expected = (takes_statistics && (found, heap) == (0, 0)).then(|| vec![1; 80]);
                 assert_eq!(copy, expected, "heap {heap} of chunk {found}");
             }
         }
@@ -370,7 +370,7 @@ const SPARE: u64 = 6;
 fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, Receiver) {
     let extras = ReceiveExtras {
         spare_chunks: SPARE as usize,
-        looks: true,
+        takes_statistics: true,
     };
     let (memory, mut receiver) =
         receive_memory_with(&recv(), 0, lanes, &HostAllocator::default(), extras).unwrap();

@@ -407,7 +407,7 @@ impl Replay {
         let requests = (!plan.requests.is_empty()).then(|| {
             let clock = self.threads.eal().tsc_clock();
             let end = output_end(plan, &outputs);
-            requests::report(self.replies, &engine.requests(), end, clock)
+            requests::report(self.replies, &engine.request_stats(), end, clock)
         });
         let expected = engine.expected_batches();
         let reports = outputs.iter().zip(&plan.engine.outputs).zip(expected);

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod dpdk;
 mod engine;
+mod input_statistics;
 mod live;
-mod looks;
 mod steering;
 
 /// Holds the lcores of the process, which only one test at a time can launch.

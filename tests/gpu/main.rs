@@ -6,7 +6,7 @@ mod support;
 mod batches;
 mod case;
 mod floor;
-mod looks;
+mod input_statistics;
 mod narrowband;
 mod shapes;
 mod statistics;

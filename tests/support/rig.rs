@@ -184,7 +184,7 @@ pub struct Outcome {
     pub events: Vec<EngineEvent>,
     pub input: Arc<InputStats>,
     /// The last statistics of the input.
-    pub looks: Option<Arc<InputStatistics>>,
+    pub input_statistics: Option<Arc<InputStatistics>>,
     pub outputs: Vec<Arc<OutputStats>>,
     pub requests: RequestStats,
 }
@@ -236,7 +236,7 @@ pub fn run_on(
     let eal = Eal::for_tests();
     let (tail, recv_memory) = (config.tail_samples(), &*compute.recv_memory);
     let extras = ReceiveExtras {
-        looks: config.statistics_samples().is_some(),
+        takes_statistics: config.statistics_samples().is_some(),
         ..ReceiveExtras::default()
     };
     let (memory, receiver) =
@@ -265,7 +265,7 @@ pub fn run_on(
         chunks: vec![Vec::new(); stats.len()],
         events: Vec::new(),
         input,
-        looks: None,
+        input_statistics: None,
         outputs: stats,
         requests: RequestStats::default(),
     };
@@ -277,7 +277,7 @@ pub fn run_on(
             let _guard = of_engine.on_panic();
             let times = PhaseTimes::new("engine", None);
             let outcome = engine.run(&mut PhaseTimer::start(times));
-            outcome.map(|()| engine.requests())
+            outcome.map(|()| engine.request_stats())
         });
         scope.spawn(|| {
             let _guard = abort.on_panic();
@@ -303,13 +303,13 @@ pub fn run_on(
         .events
         .extend(std::iter::from_fn(|| published.next_event()));
     assert_eq!(published.overwritten(), 0);
-    outcome.looks = published.statistics().input();
+    outcome.input_statistics = published.statistics().input();
     outcome
 }
 
 /// Runs an engine over heaps of which some are looked at, and holds its statistics of the input
 /// against their samples.
-pub fn check_looks(compute: impl FnOnce(&EngineConfig) -> Option<Compute>) {
+pub fn check_input_statistics(compute: impl FnOnce(&EngineConfig) -> Option<Compute>) {
     let mut config = config(64, 4, 256);
     config.statistics_period = 1.0;
     let Some(compute) = compute(&config) else {
@@ -331,7 +331,7 @@ pub fn check_looks(compute: impl FnOnce(&EngineConfig) -> Option<Compute>) {
         ..Feed::new(&samples, 0..chunks)
     };
     let outcome = run_on(&config, compute, &feed, |_| (), |_, _| ());
-    let got = outcome.looks.expect("statistics of the input");
+    let got = outcome.input_statistics.expect("statistics of the input");
     for pol in 0..2 {
         let numbers = (0..chunks * heaps).step_by(HEAPS_PER_LOOK as usize);
         let there = numbers.map(|n| n * heap).filter(|&t| present(pol, t));

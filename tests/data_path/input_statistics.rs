@@ -10,14 +10,14 @@ use crate::support::rig::stand_in::BarStandIn;
 
 #[test]
 fn statistics_are_those_of_the_samples_in_memory_of_the_host() {
-    rig::check_looks(|config| {
+    rig::check_input_statistics(|config| {
         Some(rig::compute(config, BackendKind::Cpu, MemoryChoice::Auto).unwrap())
     });
 }
 
 #[test]
 fn statistics_are_those_of_the_samples_where_the_cpu_reads_copies() {
-    rig::check_looks(|config| {
+    rig::check_input_statistics(|config| {
         let mut compute = rig::compute(config, BackendKind::Cpu, MemoryChoice::Auto).unwrap();
         compute.recv_memory = Arc::new(BarStandIn);
         Some(compute)

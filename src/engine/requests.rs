@@ -240,5 +240,5 @@ impl PendingRequests {
 }
 
 #[cfg(test)]
-#[path = "changes_tests.rs"]
+#[path = "requests_tests.rs"]
 mod tests;

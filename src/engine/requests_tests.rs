@@ -50,7 +50,7 @@ impl Pipeline for Idle {
 /// Control, an output at 1712 MHz, and a list of all models that it was asked for.
 struct Bench {
     steering: ControlHandle,
-    changes: PendingRequests,
+    pending: PendingRequests,
     all: DelayModels,
 }
 
@@ -60,11 +60,11 @@ impl Bench {
         let config = crate::config::tests::engine(wideband, |_| {});
         let (steering, mut steered) = ControlHandle::new(&config, 4);
         let output = steered.outputs.remove(0);
-        let changes = PendingRequests::new(0, 1, 1712e6, output, steered.published);
+        let pending = PendingRequests::new(0, 1, 1712e6, output, steered.published);
         let all = DelayModels::new();
         Self {
             steering,
-            changes,
+            pending,
             all,
         }
     }
@@ -79,13 +79,13 @@ impl Bench {
             self.all.add(model);
         }
         let (next, end) = (Timestamp(next), Timestamp(next + 4096));
-        self.changes.take(next, end, false, &mut Idle { ticks: 0 });
+        self.pending.take(next, end, false, &mut Idle { ticks: 0 });
         asked
     }
 
     /// The whole delays now and those that a list would have that forgets nothing.
     fn delays(&self, t: u64) -> [i64; 3] {
-        let [x, y] = [0, 1].map(|pol| self.changes.delays[pol].at(Timestamp(t)).coarse);
+        let [x, y] = [0, 1].map(|pol| self.pending.delays[pol].at(Timestamp(t)).coarse);
         [x, y, self.all.at(Timestamp(t)).coarse]
     }
 }
@@ -101,7 +101,7 @@ fn an_engine_without_input_can_be_tracked_for_ever() {
         bench.ask(i, now + STEP, now, 0).unwrap();
     }
     let now = first + requests * STEP;
-    assert!(bench.changes.delays[0].upcoming() < MODELS);
+    assert!(bench.pending.delays[0].upcoming() < MODELS);
     // Of the last minute, nothing is lost.
     for t in (now - 12 * STEP..now + 3 * STEP).step_by(STEP as usize / 7) {
         let [x, y, expected] = bench.delays(t);
@@ -114,7 +114,7 @@ fn an_engine_without_input_can_be_tracked_for_ever() {
 #[test]
 fn an_engine_without_input_keeps_half_of_all_models() {
     let mut bench = Bench::new();
-    let upcoming = |bench: &Bench| bench.changes.delays[0].upcoming();
+    let upcoming = |bench: &Bench| bench.pending.delays[0].upcoming();
     let mut asked = (0..).map(|i| (i, (1 << 40) + i * STEP));
     while upcoming(&bench) < MODELS / 2 {
         let before = upcoming(&bench);
@@ -153,7 +153,7 @@ fn an_engine_with_input_forgets_nothing_ahead_of_it() {
         let asked = bench.ask(i, (2 + i) * STEP, now + i * STEP, i);
         assert!(asked.is_ok(), "{i}");
     }
-    assert_eq!(bench.changes.delays[0].upcoming(), MODELS);
+    assert_eq!(bench.pending.delays[0].upcoming(), MODELS);
     assert_eq!(bench.delays(3 * STEP), [1, 1, 1]);
 }
 
@@ -165,17 +165,17 @@ fn no_request_takes_effect_later_than_its_answer_said() {
     const CHUNK: u64 = 4096;
     let Bench {
         steering,
-        mut changes,
+        mut pending,
         ..
     } = Bench::new();
-    let published = changes.published.clone();
+    let published = pending.published.clone();
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut next = 0;
             while !ended.load(Ordering::Relaxed) {
                 let (start, end) = (Timestamp(next), Timestamp(next + CHUNK));
-                changes.take(start, end, false, &mut Idle { ticks: 0 });
+                pending.take(start, end, false, &mut Idle { ticks: 0 });
                 next += CHUNK;
             }
         });
@@ -201,7 +201,7 @@ fn a_stall_is_as_long_as_gains_hold_up_the_engine() {
     const TICKS: u64 = 1 << 22;
     let Bench {
         steering,
-        mut changes,
+        mut pending,
         ..
     } = Bench::new();
     let output = &steering.outputs()[0];
@@ -209,7 +209,7 @@ fn a_stall_is_as_long_as_gains_hold_up_the_engine() {
     output.set_gains(1, gains.clone()).unwrap();
     let begun = tsc();
     for _ in 0..2 {
-        changes.take(
+        pending.take(
             Timestamp(0),
             Timestamp(4096),
             false,
@@ -217,24 +217,24 @@ fn a_stall_is_as_long_as_gains_hold_up_the_engine() {
         );
     }
     let most = tsc() - begun;
-    let mut stats = changes.stats().clone();
+    let mut stats = pending.stats().clone();
     assert_eq!((stats.changes, stats.stalls.len()), (1, 1));
     // The histogram has three digits.
     let (short, long) = (stats.stalls.min(), stats.stalls.max());
     assert!(short >= TICKS - TICKS / 100, "{short}");
     assert!(long <= most + most / 100, "{long} of {most}");
-    stats.add(changes.stats());
+    stats.add(pending.stats());
     assert_eq!((stats.changes, stats.stalls.len()), (2, 2));
 
     // Whether something is asked for, or in effect, or both.
-    let counts = |changes: &PendingRequests| {
-        let stats = changes.stats();
+    let counts = |pending: &PendingRequests| {
+        let stats = pending.stats();
         (stats.changes, stats.stalls.len())
     };
     let mut take = |building| {
         let (next, end) = (Timestamp(0), Timestamp(4096));
-        changes.take(next, end, building, &mut Idle { ticks: 0 });
-        counts(&changes)
+        pending.take(next, end, building, &mut Idle { ticks: 0 });
+        counts(&pending)
     };
     output.set_delays([LinearDelay::ZERO; N_POL]).unwrap();
     assert_eq!(take(true), (2, 2));

@@ -17,8 +17,8 @@ fn statistics_of_input_are_those_of_its_samples_in_every_memory() {
         (MemoryChoice::Bar, MemoryKind::Bar),
         (MemoryChoice::Mixed, MemoryKind::Mixed),
     ] {
-        rig::check_looks(
-            |config| match rig::compute(config, BackendKind::Cuda, choice) {
+        rig::check_input_statistics(|config| {
+            match rig::compute(config, BackendKind::Cuda, choice) {
                 Ok(compute) => {
                     assert_eq!(compute.recv_memory.kind(), kind);
                     Some(compute)
@@ -28,7 +28,7 @@ fn statistics_of_input_are_those_of_its_samples_in_every_memory() {
                     None
                 }
                 Err(error) => panic!("{error}"),
-            },
-        );
+            }
+        });
     }
 }
