@@ -10,10 +10,10 @@
 //! | 4 | [`trials`] | frames through a channel into the receiver, beside theory |
 //! | 3 | `graph` | receiver and transmitter as dataflow graphs, with the feature `flow` |
 //! | 3 | [`theory`] | error rates of a perfect receiver, and how sure a measured one is |
+//! | 3 | [`vita`] | samples in packets: VITA 49.2 and DIFI |
 //! | 2 | [`rx`] | the receiver: samples to frames |
 //! | 2 | [`tx`] | the transmitter: frames to samples |
 //! | 2 | [`channel`] | the channel simulator: samples to samples with faults |
-//! | 3 | [`vita`] | samples in packets: VITA 49.2 and DIFI |
 //! | 2 | [`formats`] | samples as bytes: raw, and SigMF recordings |
 //! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames |
 //!
