@@ -4,10 +4,9 @@
 //! of a GPU in [`gpu`](crate::gpu); [`MixedAllocator`] makes some of one kind and some of another.
 //! [`Chunk`] lays one receive chunk out in it: packed samples; one presence flag and one saturation
 //! count per (pol, heap) lie in memory of the host, and so do copies of a few heaps where the CPU
-//! does not read the samples. Several rx lcores place heaps
-//! into a chunk at once through shared references, each with the [`Store`] that suits the memory,
-//! and publish them burst by burst; [`Chunk::freeze`] ends that and hands the whole chunk to one
-//! reader as a [`FrozenChunk`].
+//! does not read the samples. Several rx lcores place heaps into a chunk at once through shared
+//! references, each with the [`Store`] that suits the memory, and publish them burst by burst;
+//! [`Chunk::freeze`] ends that and hands the whole chunk to one reader as a [`FrozenChunk`].
 //!
 //! No reader has to trust the window: a heap's bytes are written only by whoever claimed its flag,
 //! and freezing claims what nobody did.
