@@ -77,7 +77,7 @@ impl Scrape for SinkMetrics {
             ),
             (
                 "bad_timestamp",
-                "packets with a timestamp that is no multiple of the batch",
+                "packets with a timestamp that is no multiple of the batch, or far ahead of all others",
                 |s| s.bad_timestamp_packets,
             ),
             (

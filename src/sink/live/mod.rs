@@ -6,8 +6,10 @@
 //! * [`Checker`]: some heaps, held against the golden model;
 //! * [`LiveReport`]: what came of it all.
 
+mod ahead;
 mod check;
 mod ends;
+mod heap;
 mod lcore;
 mod power;
 mod report;

@@ -3,20 +3,23 @@
 //! Memory does not grow with time: a few batches are open, and a batch is judged when it is the
 //! oldest of more.
 
+mod leaps;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use ground::{N_POL, Timestamp};
+use ground::{N_POL, Timestamp, counted};
 use spead::SpectraRepr;
 
+use super::ahead::Ahead;
 use super::ends::Ends;
+use super::heap::{Heap, Taken};
 use super::power::{ChannelPowers, PowerSums, add_power};
 use super::shape::Shape;
 use super::verdict::{push_notes, push_problems};
 use crate::sink::counts::is_of;
 use crate::sink::grid::ranges_before;
 use crate::sink::layout::gcd;
-use crate::sink::ranges::Ranges;
 use crate::sink::{Kind, StreamReport};
 
 /// Batches of which heaps may still come.
@@ -37,26 +40,19 @@ pub struct KeptHeap {
     pub data: Vec<u8>,
 }
 
-#[derive(Debug, Default)]
-enum Heap {
-    #[default]
-    Nothing,
-    Open {
-        count: u64,
-        ranges: Ranges,
-        /// Its bytes, if they are to be kept.
-        data: Option<Vec<u8>>,
-    },
-    Whole(u64),
-}
-
 /// What became of the substreams of a stream so far.
 #[derive(Debug)]
 pub struct Tracker {
     destinations: Vec<SocketAddrV4>,
     shape: Option<Shape>,
+    /// Whether descriptors tell the shape, and how often it became another.
+    learns_shape: bool,
+    reshaped: u64,
+    /// Packets of another size since the last that fitted.
+    misfits: u64,
     array_size: Option<u64>,
     open: BTreeMap<u64, Vec<Heap>>,
+    ahead: Ahead,
     /// About what the first timestamp is, if that is known.
     begins: Option<Timestamp>,
     /// Timestamp of the first batch seen: it may have begun before us.
@@ -106,8 +102,12 @@ impl Tracker {
             },
             destinations,
             shape,
+            learns_shape: shape.is_none(),
+            reshaped: 0,
+            misfits: 0,
             array_size,
             open: BTreeMap::new(),
+            ahead: Ahead::default(),
             begins: None,
             first_seen: None,
             judged: None,
@@ -167,8 +167,10 @@ impl Tracker {
                 self.described[sub] = true;
                 let early = self.first_seen.is_none();
                 self.ends.note_descriptors(sub, *count, early);
-                let dst = self.destinations[sub];
-                self.shape = self.shape.or_else(|| Shape::described(dst, descriptors));
+                if self.learns_shape {
+                    let described = Shape::described(self.destinations[sub], descriptors);
+                    self.learn_shape(sub, described);
+                }
             }
             Kind::Stop(count) => {
                 self.counts.stop_heaps += 1;
@@ -209,6 +211,10 @@ impl Tracker {
         };
         self.check(sub, spectra, shape)?;
         let timestamp = self.timestamp(sub, spectra, shape)?;
+        if self.is_far(timestamp, shape) {
+            return self.keep_aside((sub, timestamp), spectra, shape, payload, keep);
+        }
+        self.behind.clear();
         if self.first_seen.is_none() || self.begins_anew {
             self.begins_anew = false;
             self.first_seen = Some(timestamp);
@@ -216,7 +222,7 @@ impl Tracker {
         }
         self.ends.note_spectra(sub, timestamp, spectra.heap_count);
         self.counts.packets_after_stop += u64::from(self.ends.is_stopped(sub));
-        self.open_batch(timestamp);
+        self.open_batch(timestamp, self.far(shape));
         self.store((sub, timestamp), spectra, shape, payload, keep)
     }
 
@@ -237,8 +243,10 @@ impl Tracker {
         }
         if spectra.heap_length != shape.heap_bytes() {
             counts.wrong_size_packets += 1;
+            self.misfits += 1;
             return None;
         }
+        self.misfits = 0;
         Some(())
     }
 
@@ -263,7 +271,6 @@ impl Tracker {
         let bad = !timestamp.is_multiple_of(batch);
         let late = self.judged.is_some_and(|judged| timestamp <= judged);
         if !bad && !late {
-            self.behind.clear();
             return Some(timestamp);
         }
         if bad {
@@ -277,54 +284,6 @@ impl Tracker {
             self.note_behind(sub, spectra.timestamp + ranges);
         }
         None
-    }
-
-    /// Notes a packet of a batch that cannot come any more. A digitiser that was started again
-    /// begins with an earlier timestamp: where nothing else has come for some batches, this begins
-    /// anew as well, with the next packet.
-    fn note_behind(&mut self, sub: usize, timestamp: u64) {
-        let substreams = self.destinations.len();
-        let batch = self.behind.entry(timestamp);
-        batch.or_insert_with(|| vec![false; substreams])[sub] = true;
-        if self.behind.len() < OPEN {
-            return;
-        }
-        // Substreams that never came do not come again.
-        let came = |seen: &[bool]| {
-            let mut subs = seen.iter().zip(&self.whole);
-            subs.all(|(&seen, &whole)| seen || whole == 0)
-        };
-        let whole = self.behind.iter().filter(|(_, seen)| came(seen));
-        let whole: Vec<u64> = whole.map(|(&timestamp, _)| timestamp).collect();
-        match whole[..] {
-            [.., before, _] if whole.len() >= OPEN => self.begin_anew(before),
-            _ if self.behind.len() > 2 * OPEN => drop(self.behind.pop_first()),
-            _ => {}
-        }
-    }
-
-    /// Judges what is open, and goes on behind the batch of this timestamp.
-    fn begin_anew(&mut self, before: u64) {
-        while self.open.len() > 1 {
-            self.judge_oldest(true);
-        }
-        // The newest was under way.
-        let is_whole = |heap: &Heap| matches!(heap, Heap::Whole(_));
-        let newest = self.open.pop_first();
-        if let Some((timestamp, heaps)) = newest {
-            if heaps.iter().all(is_whole) {
-                self.open.insert(timestamp, heaps);
-                self.judge_oldest(true);
-            } else {
-                self.counts.heaps += heaps.iter().filter(|heap| is_whole(heap)).count() as u64;
-            }
-        }
-        self.before = (self.counts.batches, self.not_sent());
-        self.went_back += 1;
-        self.behind.clear();
-        self.ends.go_back(before);
-        (self.judged, self.begins_anew) = (Some(before), true);
-        (self.counts.first_timestamp, self.counts.last_timestamp) = (None, None);
     }
 
     /// Batches of which nothing came.
@@ -341,23 +300,6 @@ impl Tracker {
         }
     }
 
-    /// Opens the batch of a timestamp unless it is open, and closes the oldest if there are more
-    /// than enough.
-    fn open_batch(&mut self, timestamp: u64) {
-        if self.open.contains_key(&timestamp) {
-            return;
-        }
-        let heaps = self.destinations.iter().map(|_| Heap::Nothing).collect();
-        self.open.insert(timestamp, heaps);
-        if self.opened.is_multiple_of(POWER_EVERY) {
-            self.power_of = Some(timestamp);
-        }
-        self.opened += 1;
-        while self.open.len() > OPEN {
-            self.judge_oldest(true);
-        }
-    }
-
     /// Takes a packet into its heap, of a substream and timestamp; returns the heap if it is whole
     /// now and was kept.
     fn store(
@@ -369,61 +311,37 @@ impl Tracker {
         keep: impl FnOnce() -> bool,
     ) -> Option<KeptHeap> {
         let heap = self.open.get_mut(&timestamp).map(|heaps| &mut heaps[sub])?;
-        let counts = &mut self.counts;
-        if matches!(heap, Heap::Nothing) {
-            *heap = Heap::Open {
-                count: spectra.heap_count,
-                ranges: Ranges::default(),
-                data: keep().then(|| vec![0; shape.heap_bytes() as usize]),
-            };
-        }
-        let (count, ranges, data) = match heap {
-            Heap::Open {
-                count,
-                ranges,
-                data,
-            } => (count, ranges, data),
-            Heap::Whole(count) if *count == spectra.heap_count => {
-                counts.duplicate_packets += 1;
-                return None;
+        let taken = heap.take(spectra, shape, payload, keep);
+        if matches!(taken, Taken::Part | Taken::Whole(_)) {
+            self.counts.packets += 1;
+            self.counts.bytes += payload.len() as u64;
+            if self.power_of == Some(timestamp) {
+                let start = spectra.payload_offset;
+                add_power(payload, start, shape.bits, &mut self.power);
+                let of = (sub, self.destinations.len());
+                self.powers.add(shape, of, (timestamp, start), payload);
             }
-            _ => {
-                counts.duplicate_heap_packets += 1;
-                return None;
+        }
+        self.note_taken((sub, timestamp), taken)
+    }
+
+    /// Counts what became of a packet; returns its heap if that is whole now and was kept.
+    fn note_taken(&mut self, (sub, timestamp): (usize, u64), taken: Taken) -> Option<KeptHeap> {
+        match taken {
+            Taken::Duplicate => self.counts.duplicate_packets += 1,
+            Taken::OtherHeap => self.counts.duplicate_heap_packets += 1,
+            Taken::Part => {}
+            Taken::Whole(data) => {
+                self.whole[sub] += 1;
+                return Some(KeptHeap {
+                    stream: 0,
+                    substream: sub,
+                    timestamp,
+                    data: data?,
+                });
             }
-        };
-        if *count != spectra.heap_count {
-            counts.duplicate_heap_packets += 1;
-            return None;
         }
-        let start = spectra.payload_offset;
-        let end = start + payload.len() as u64;
-        if end > shape.heap_bytes() || !ranges.add(start, end) {
-            counts.duplicate_packets += 1;
-            return None;
-        }
-        counts.packets += 1;
-        counts.bytes += payload.len() as u64;
-        if let Some(data) = data {
-            data[start as usize..end as usize].copy_from_slice(payload);
-        }
-        if self.power_of == Some(timestamp) {
-            add_power(payload, start, shape.bits, &mut self.power);
-            let of = (sub, self.destinations.len());
-            self.powers.add(shape, of, (timestamp, start), payload);
-        }
-        if ranges.bytes() < shape.heap_bytes() {
-            return None;
-        }
-        let data = data.take();
-        *heap = Heap::Whole(spectra.heap_count);
-        self.whole[sub] += 1;
-        Some(KeptHeap {
-            stream: 0,
-            substream: sub,
-            timestamp,
-            data: data?,
-        })
+        None
     }
 
     /// Closes the oldest open batch. It is not held against anybody that heaps are missing unless
@@ -432,7 +350,7 @@ impl Tracker {
         let Some((timestamp, heaps)) = self.open.pop_first() else {
             return;
         };
-        let whole = heaps.iter().filter(|h| matches!(h, Heap::Whole(_))).count();
+        let whole = heaps.iter().filter(|heap| heap.is_whole()).count();
         let open = heaps
             .iter()
             .filter(|h| matches!(h, Heap::Open { .. }))
@@ -462,9 +380,11 @@ impl Tracker {
         counts.incomplete_heaps += open as u64;
         counts.missing_heaps += (heaps.len() - whole - open) as u64;
         counts.batches += 1;
+        // A step from a batch of another shape is none.
+        let follows = self.reshaped == 0 || counts.first_timestamp.is_some();
         counts.first_timestamp.get_or_insert(timestamp);
         counts.last_timestamp = Some(timestamp);
-        if let Some(previous) = previous.filter(|_| !self.counts.batch_is_known) {
+        if let Some(previous) = previous.filter(|_| follows && !self.counts.batch_is_known) {
             self.step = gcd(self.step, timestamp - previous);
         }
     }
@@ -506,6 +426,12 @@ impl Tracker {
     pub fn finish(mut self) -> StreamReport {
         // Whoever sent stop heaps has sent everything before.
         let all_came = self.ends.stopped() == self.destinations.len() as u64;
+        if let Some(shape) = self.shape {
+            match self.ahead.ends_at(self.far(shape)) {
+                Some(leap) => self.go_on_at(leap),
+                None => self.counts.bad_timestamp_packets += self.ahead.clear(),
+            }
+        }
         while self.open.len() > 1 {
             self.judge_oldest(true);
         }
@@ -522,6 +448,12 @@ impl Tracker {
             self.went_back,
             without.count() as u64,
         );
+        if self.reshaped > 0 {
+            report.notes.push(format!(
+                "the shape of heaps changed {}: it and the timestamps are those of the last",
+                counted(self.reshaped, "time")
+            ));
+        }
         report
     }
 }

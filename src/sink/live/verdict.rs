@@ -53,8 +53,8 @@ pub(super) fn push_problems(report: &mut StreamReport) {
         report.bad_timestamp_packets,
         "packet",
         [
-            "has a timestamp that is no multiple of the batch",
-            "have timestamps that are no multiples of the batch",
+            "has a timestamp that is no multiple of the batch, or far ahead of all others",
+            "have timestamps that are no multiples of the batch, or far ahead of all others",
         ],
     );
     problem(
