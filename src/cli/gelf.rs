@@ -3,7 +3,7 @@
 //! fields are those of katsdpservices, which MeerKAT's controller relies on.
 
 use std::fmt::{Debug, Write as _};
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -235,7 +235,7 @@ fn say_unsent(error: &io::Error) {
         .to_string(),
         false => text,
     };
-    let _ = writeln!(io::stderr(), "{line}");
+    eprintln!("{line}");
 }
 
 /// What takes messages to a collector.

@@ -57,10 +57,10 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 // Standard error may be as full, so that only the first is told.
                 if self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
-                    tell("the journal has no room: messages are counted until it has");
+                    eprintln!("the journal has no room: messages are counted until it has");
                 }
             }
-            Err(error) => tell(&format!("{text} (the journal: {error})")),
+            Err(error) => eprintln!("{text} (the journal: {error})"),
         }
     }
 
@@ -168,11 +168,6 @@ fn begin(priority: &str, target: &str) -> Vec<u8> {
     put(&mut entry, "SYSLOG_IDENTIFIER", "karoo");
     put(&mut entry, "TARGET", target);
     entry
-}
-
-/// Writes a line to standard error, if somebody reads that.
-fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Adds a field; values of several lines have their length before them.

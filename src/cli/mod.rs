@@ -14,6 +14,11 @@ macro_rules! println {
     ($($text:tt)*) => { $crate::cli::put(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+/// As that of the standard library, but nobody need read it: a panic would hide how a run ended.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::cli::put_error(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod bench;
 mod colour;
 mod command_line;
@@ -139,6 +144,11 @@ fn put(text: fmt::Arguments<'_>) {
     }
 }
 
+/// Writes to standard error, if anybody can read that.
+fn put_error(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
 /// Why not all was printed.
 static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
 
@@ -153,7 +163,7 @@ fn complain(why: fmt::Arguments<'_>) {
         return;
     }
     let error = colour::paint(*STYLES.get_error(), "error:", colour::on_stderr());
-    let _ = writeln!(io::stderr(), "{error} {why}");
+    eprintln!("{error} {why}");
 }
 
 /// Parses the command line, runs the command and maps its outcome to an exit code.

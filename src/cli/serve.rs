@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use std::{io, process};
 
 use karoo_flow::adapters::Stop;
@@ -17,6 +18,9 @@ use super::Failure;
 use super::frame::StopReason;
 use super::log::LogLevel;
 use crate::metrics::{Scrape, site};
+
+/// How long a signal waits until what is said of it has been written.
+const SAID: Duration = Duration::from_millis(200);
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.
 pub struct Sockets {
@@ -172,12 +176,12 @@ impl Signals {
                 _ = self.user2.recv() => {
                     on = !on;
                     level.debug(on);
-                    tracing::info!(on, "debug messages");
+                    say(move || tracing::info!(on, "debug messages"));
                     continue;
                 }
             };
             if heard {
-                tracing::warn!(signal = name, "the second signal: ending at once");
+                say(move || tracing::warn!(signal = name, "the second signal: ending at once"));
                 process::exit(code);
             }
             heard = true;
@@ -185,6 +189,19 @@ impl Signals {
             let _ = ends.try_send(StopReason::Signal(name));
             told.set();
         }
+    }
+}
+
+/// Says something of a signal on a thread of its own, and does not wait for it for long: where
+/// standard error takes nothing, as of a terminal that is paused, signals are heard all the same.
+fn say(text: impl FnOnce() + Send + 'static) {
+    let (sender, said) = sync_channel(1);
+    let work = move || {
+        text();
+        let _ = sender.send(());
+    };
+    if thread::Builder::new().spawn(work).is_ok() {
+        let _ = said.recv_timeout(SAID);
     }
 }
 

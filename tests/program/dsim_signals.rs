@@ -1,8 +1,15 @@
-//! Signals that `dsim` gets while it writes a capture.
+//! Signals: those that `dsim` gets while it writes a capture, and one that nobody hears of.
 
 use std::fs;
+use std::io::Write;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::support::refused;
 
@@ -60,4 +67,32 @@ fn a_signal_that_is_ignored_stays_ignored() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(ignored);
+}
+
+/// Nobody reads what the run says, as where a terminal is paused: it waits for who does.
+#[test]
+fn a_second_signal_ends_a_run_whose_standard_error_is_stuck() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let room = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+    writer.write_all(&vec![b'.'; room as usize]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+    let free = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    command.args(["modem", "rx", "--input", &format!("udp:{free}")]);
+    let mut child = command.stderr(writer).spawn().unwrap();
+    while !listens(&child, "SigCgt:", libc::SIGTERM as u32) {
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let status = loop {
+        kill(pid, Signal::SIGTERM).unwrap();
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(status.code(), Some(143));
+    drop(reader);
 }

@@ -115,3 +115,38 @@ fn what_cannot_be_printed_is_told_also_where_a_command_fails() {
         refused(&output, 1, why);
     }
 }
+
+#[test]
+fn a_run_ends_well_where_standard_error_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [output, samples] =
+        ["out.pcap", "out.cf32"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let capture = data("tones-10bit.pcap");
+    let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=4096,taps=4";
+    let replay = ["replay", capture.to_str().unwrap(), "-o", &output];
+    let options = ["--backend=cpu", "--wideband", wideband];
+    fs::write(&samples, [0; 64]).unwrap();
+    let channel = ["modem", "channel", "-i", &samples, "-o", "-"];
+    for args in [&[&replay[..], &options].concat()[..], &channel] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let done = command.args(args).stderr(full).output().unwrap();
+        assert!(done.status.success(), "{args:?}: {done:?}");
+    }
+    assert!(fs::metadata(&output).unwrap().len() > 0);
+}
+
+/// DPDK would abort the process, and leave the part that it has written.
+#[test]
+fn too_few_file_descriptors_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.pcap");
+    let mut command = Command::new("sh");
+    let script = r#"ulimit -n 20; exec "$0" "$@""#;
+    command.args(["-c", script, env!("CARGO_BIN_EXE_karoo"), "replay"]);
+    command.arg(data("tones-10bit.pcap")).arg("-o").arg(&output);
+    let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=4096,taps=4";
+    command.args(["--backend=cpu", "--wideband", wideband]);
+    refused(&command.output().unwrap(), 1, "ulimit -n");
+    assert_eq!(files(folder.path()), BTreeMap::new());
+}

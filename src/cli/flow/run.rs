@@ -241,7 +241,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         false => words(&report),
     };
     if has_stdout {
-        let _ = writeln!(io::stderr(), "{text}");
+        eprintln!("{text}");
     } else {
         println!("{text}");
     }
