@@ -12,6 +12,7 @@ use ground::TscClock;
 use ground::os::allowed_cpus;
 
 use super::error::{Errno, TakenPages};
+use super::files::{FEWEST_FILES, make_room_for_files};
 use super::lcore::{Lcore, LcoreId};
 
 /// What to start EAL with.
@@ -91,6 +92,14 @@ pub enum EalError {
         /// CPUs in this process's affinity mask.
         allowed: Vec<usize>,
     },
+    /// Too few file descriptors: EAL would abort the process.
+    #[error(
+        "this process may have {limit} file descriptors, at least {FEWEST_FILES} are needed: raise the limit (ulimit -n)"
+    )]
+    Files {
+        /// The limit.
+        limit: u64,
+    },
     /// An argument that cannot be passed on.
     #[error("EAL argument '{0}' contains a NUL byte")]
     Argument(String),
@@ -130,7 +139,8 @@ impl Eal {
         TscClock::new(unsafe { dpdk_sys::rte_get_tsc_hz() })
     }
 
-    /// Starts EAL. The calling thread becomes its main lcore and keeps its CPU affinity.
+    /// Starts EAL. The calling thread becomes its main lcore and keeps its CPU affinity. The limit of
+    /// file descriptors is raised as far as the host lets it, up to 1024.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
         let allowed = allowed_cpus();
         for (index, &cpu) in config.worker_cpus.iter().enumerate() {
@@ -142,6 +152,7 @@ impl Eal {
                 });
             }
         }
+        make_room_for_files()?;
         let _turn = match config.huge_pages {
             HugePages::Never => None,
             HugePages::Auto | HugePages::Require => turn_at_huge_pages(),

@@ -35,6 +35,7 @@ mod dma;
 mod eal;
 mod error;
 mod extbuf;
+mod files;
 mod flow;
 mod lcore;
 mod mbuf;
