@@ -3,7 +3,7 @@
 mod history;
 mod start;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,21 +38,22 @@ const DESCRIPTOR_FRAME: usize = 1024;
 /// What was sent so far.
 #[derive(Debug, Default)]
 pub struct SimStats {
-    /// Data heaps, handed over to the port.
+    /// Data heaps that the port has taken.
     pub heaps: AtomicU64,
     /// Bytes of samples in them.
     pub bytes: AtomicU64,
     /// Heaps that the port did not take in time.
     pub skipped: AtomicU64,
-    /// Wall clock less nominal time when the last heap was handed over, in seconds: bits of an
-    /// `f64`.
+    /// Wall clock less nominal time of the last heap when it was handed over, or of the newest
+    /// that waits, in seconds: bits of an `f64`.
     time_error: AtomicU64,
     /// Faults by kind.
     faults: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl SimStats {
-    /// Wall clock less nominal time when the last heap was handed over, in seconds.
+    /// Wall clock less nominal time of the last heap when it was handed over, in seconds; of the
+    /// newest that waits, if the port takes none.
     pub fn time_error(&self) -> f64 {
         f64::from_bits(self.time_error.load(Ordering::Relaxed))
     }
@@ -127,6 +128,8 @@ pub struct SimLcore {
     /// Index after that of the newest heap sent.
     next: u64,
     batch: MbufBatch,
+    /// What is in the batch, in its order; `None` for descriptors.
+    waiting: VecDeque<Option<SimHeap>>,
     /// Index of the newest heap, while it may be in the batch.
     newest: Option<u64>,
     /// Index and polarisation of the heap that was skipped last.
@@ -148,6 +151,7 @@ impl SimLcore {
             history: WindowHistory::new(windows, config.dests.len(), plan),
             next: 0,
             batch: MbufBatch::new(),
+            waiting: VecDeque::with_capacity(BURST),
             newest: None,
             skipped: None,
             idle: Idle::new(parts.idle),
@@ -170,7 +174,15 @@ impl SimLcore {
             }
             let since = Instant::now().saturating_duration_since(self.parts.begin);
             let due = due(&self.parts.config, since);
-            let mut work = false;
+            let mut work = self.drop_late(due.start);
+            // Also while the port takes nothing, and nothing has room.
+            while !self.parts.stop.is_set()
+                && let Some(heap) =
+                    heaps.next_if(|heap| heap.index < due.start && heap.index >= self.next)
+            {
+                work = true;
+                self.skip(heap);
+            }
             while self.batch.room() > 0
                 && !self.parts.stop.is_set()
                 && let Some(&heap) = heaps.peek()
@@ -178,11 +190,6 @@ impl SimLcore {
                 && self.pace.allows(tsc())
             {
                 work = true;
-                if heap.index < due.start && heap.index >= self.next {
-                    heaps.next();
-                    self.skip(heap);
-                    continue;
-                }
                 if !self.fill(heap) {
                     break;
                 }
@@ -208,6 +215,8 @@ impl SimLcore {
                 timer.mark(waits);
             }
         }
+        self.flush();
+        self.drop_waiting();
         // Nothing is sent any more, so that it may wait for who reads them.
         let mut faults = ground::lock(&self.parts.stats.faults);
         note(&mut ledger.borrow_mut(), &mut faults);
@@ -221,9 +230,31 @@ impl SimLcore {
     /// Counts a heap that is not sent: once, though it be a duplicate.
     fn skip(&mut self, heap: SimHeap) {
         self.history.came(heap);
+        self.count_skipped(heap);
+    }
+
+    fn count_skipped(&mut self, heap: SimHeap) {
         let place = Some((heap.index, heap.pol));
         if std::mem::replace(&mut self.skipped, place) != place {
             self.parts.stats.skipped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Throws away what is in the batch if the port has not taken it, and the newest heap of it is
+    /// before this index; returns whether there was something.
+    fn drop_late(&mut self, first: u64) -> bool {
+        let is_late = self.newest.is_some_and(|newest| newest < first);
+        if is_late {
+            self.drop_waiting();
+        }
+        is_late
+    }
+
+    fn drop_waiting(&mut self) {
+        self.batch.clear();
+        self.newest = None;
+        for heap in std::mem::take(&mut self.waiting).into_iter().flatten() {
+            self.count_skipped(heap);
         }
     }
 
@@ -238,6 +269,7 @@ impl SimLcore {
             };
             // There is room.
             let _ = self.batch.push(mbuf);
+            self.waiting.push_back(None);
             self.packets.descriptors_sent(heap.index);
         }
         let windows = self.history.of(heap.index);
@@ -256,26 +288,30 @@ impl SimLcore {
         };
         self.pace.sent(mbuf.pkt_len() - HEADERS_LEN, tsc());
         let _ = self.batch.push(mbuf);
+        self.waiting.push_back(Some(heap));
         self.history.came(heap);
         self.newest = newest(self.newest, heap.index, self.next);
         self.next = self.next.max(heap.index + 1);
-        let stats = &self.parts.stats;
-        stats.heaps.fetch_add(1, Ordering::Relaxed);
-        let bytes = self.parts.config.heap_bytes() as u64;
-        stats.bytes.fetch_add(bytes, Ordering::Relaxed);
         true
     }
 
     /// Hands over what is in the batch, as far as the port takes it.
     fn flush(&mut self) -> usize {
         let taken = self.parts.queue.tx_burst(&mut self.batch);
-        if taken > 0
-            && let Some(index) = self.newest
-        {
-            let config = &self.parts.config;
+        let (config, stats) = (&self.parts.config, &self.parts.stats);
+        let heaps = self.waiting.drain(..taken).flatten().count() as u64;
+        stats.heaps.fetch_add(heaps, Ordering::Relaxed);
+        let bytes = heaps * config.heap_bytes() as u64;
+        stats.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let index = match taken {
+            // The first that waits may be one that faults hold back.
+            0 => self.waiting.iter().flatten().map(|heap| heap.index).max(),
+            _ => self.newest,
+        };
+        if let Some(index) = index {
             let end = Timestamp(config.timestamp(index + 1)).unix(config.clock);
             let bits = (unix_now() - end).to_bits();
-            self.parts.stats.time_error.store(bits, Ordering::Relaxed);
+            stats.time_error.store(bits, Ordering::Relaxed);
         }
         if self.batch.is_empty() {
             self.newest = None;
@@ -450,13 +486,13 @@ pub(crate) mod tests {
         }
     }
 
-    /// All of which are a minute late.
-    #[test]
-    fn duplicates_are_skipped_once() {
+    /// What is counted of so many heaps, the first of which is so late, where nobody takes what the
+    /// port sends: it has room for 15 packets.
+    fn unread(name: &str, heaps: u64, late: Duration, plan: FaultPlan) -> Arc<SimStats> {
         let eal = Eal::for_tests();
-        let (sender, _sink) = mbuf_ring(eal, "dsim_out", 15).unwrap();
-        let (_unused, end) = mbuf_ring(eal, "dsim_in", 15).unwrap();
-        let port = Device::rings(eal, "dsim", vec![end], vec![sender]).unwrap();
+        let (sender, _sink) = mbuf_ring(eal, &format!("{name}_out"), 15).unwrap();
+        let (_unused, end) = mbuf_ring(eal, &format!("{name}_in"), 15).unwrap();
+        let port = Device::rings(eal, name, vec![end], vec![sender]).unwrap();
         let queue = port.start(&PortConfig::default()).unwrap().tx.remove(0);
         let config = config(0.0);
         let pool = PoolConfig {
@@ -470,11 +506,11 @@ pub(crate) mod tests {
         let parts = SimParts {
             config,
             origin: Origin::CAPTURE,
-            begin: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
-            heaps: Some(20),
-            faults: ("duplicate=1".parse().unwrap(), 1),
+            begin: Instant::now().checked_sub(late).unwrap(),
+            heaps: Some(heaps),
+            faults: (plan, 1),
             queue,
-            pool: MbufPool::new(eal, "dsim", pool).unwrap(),
+            pool: MbufPool::new(eal, name, pool).unwrap(),
             clock: eal.tsc_clock(),
             changes: Arc::new(ArrayQueue::new(1)),
             stats: stats.clone(),
@@ -483,9 +519,28 @@ pub(crate) mod tests {
         };
         let mut timer = PhaseTimer::start(PhaseTimes::new("digitiser", None));
         SimLcore::new(parts, windows).run(&mut timer);
+        stats
+    }
+
+    #[test]
+    fn duplicates_are_skipped_once() {
+        let plan = "duplicate=1".parse().unwrap();
+        let stats = unread("dsim", 20, Duration::from_secs(60), plan);
         assert_eq!(stats.heaps.load(Ordering::Relaxed), 0);
         assert_eq!(stats.skipped.load(Ordering::Relaxed), 20);
         assert_eq!(stats.faults()["duplicate"], 20);
+    }
+
+    /// As one whose link is down: what it does not take is late after a while, and counts as skipped.
+    #[test]
+    fn heaps_that_the_port_does_not_take_are_skipped() {
+        let stats = unread("dsim_full", 200, Duration::ZERO, FaultPlan::default());
+        let counts = [&stats.heaps, &stats.skipped].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts.iter().sum::<u64>(), 200);
+        assert!((1..=15).contains(&counts[0]), "{counts:?}");
+        let bytes = 5120 * counts[0];
+        assert_eq!(stats.bytes.load(Ordering::Relaxed), bytes);
+        assert!(stats.time_error() > 0.1, "{}", stats.time_error());
     }
 
     #[test]
