@@ -100,7 +100,10 @@ impl Line<'_> {
                 down.join("; ")
             ),
         };
-        Words::new(what, "look at cables, optics and the switch's port")
+        Words::new(
+            what,
+            "look at cables, optics and the switch's port; an interface that was removed and made again needs a new start",
+        )
     }
 
     /// How long it took until all links were up.

@@ -20,25 +20,78 @@ pub struct Links {
 #[derive(Debug)]
 struct Watched {
     port: Port,
-    /// Where the kernel tells of its interface: DPDK's AF_PACKET driver takes every link to be up.
-    folder: Option<String>,
-    /// What the kernel had counted at the start.
-    before: u64,
+    /// Its interface, where the kernel tells of that: DPDK's AF_PACKET driver takes every link to be
+    /// up.
+    of_kernel: Option<OfKernel>,
     up: AtomicBool,
+    /// Whether its interface was found to be another.
+    replaced: AtomicBool,
     downs: AtomicU64,
 }
 
+/// An interface of the kernel.
+#[derive(Debug)]
+struct OfKernel {
+    folder: String,
+    /// Its number at the start; 0 if it has none.
+    index: u64,
+    /// How often the kernel had seen it go down at the start.
+    before: u64,
+}
+
+/// How a link is.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    up: bool,
+    /// How often it went down, as far as anybody counts.
+    downs: Option<u64>,
+    /// Whether the interface of this name is another: it was removed and made again.
+    replaced: bool,
+}
+
+impl OfKernel {
+    fn new(folder: String, index: u32) -> Self {
+        Self {
+            before: number(&folder, "carrier_down_count").unwrap_or(0),
+            index: index.into(),
+            folder,
+        }
+    }
+
+    fn look(&self) -> Found {
+        let number = |file| number(&self.folder, file);
+        let index = number("ifindex").filter(|_| self.index > 0);
+        let replaced = index.is_some_and(|index| index != self.index);
+        let counted = number("carrier_down_count").filter(|_| !replaced);
+        Found {
+            // Without a carrier to speak of, as when it is shut, there is nothing to read.
+            up: number("carrier") == Some(1) && !replaced,
+            downs: counted.map(|counted| counted.saturating_sub(self.before)),
+            replaced,
+        }
+    }
+}
+
 impl Watched {
-    /// Whether it is up, and how often it went down as far as anybody counts.
-    fn look(&self) -> (bool, Option<u64>) {
-        let Some(folder) = &self.folder else {
-            // Drivers that cannot tell are believed to be up.
-            return (self.port.link().map_or(true, |link| link.up), None);
-        };
-        // Without a carrier to speak of, as when it is shut, there is nothing to read.
-        (
-            number(folder, "carrier") == Some(1),
-            number(folder, "carrier_down_count"),
+    fn new(port: Port, of_kernel: Option<OfKernel>) -> Self {
+        Self {
+            port,
+            of_kernel,
+            up: AtomicBool::new(true),
+            replaced: AtomicBool::new(false),
+            downs: AtomicU64::new(0),
+        }
+    }
+
+    fn look(&self) -> Found {
+        self.of_kernel.as_ref().map_or_else(
+            || Found {
+                // Drivers that cannot tell are believed to be up.
+                up: self.port.link().map_or(true, |link| link.up),
+                downs: None,
+                replaced: false,
+            },
+            OfKernel::look,
         )
     }
 }
@@ -54,13 +107,7 @@ fn number(folder: &str, file: &str) -> Option<u64> {
 impl Links {
     /// Watches ports without interfaces, such as rings, of which nothing is logged.
     pub fn without_interfaces(ports: impl IntoIterator<Item = Port>) -> Self {
-        let watched = ports.into_iter().map(|port| Watched {
-            port,
-            folder: None,
-            before: 0,
-            up: AtomicBool::new(true),
-            downs: AtomicU64::new(0),
-        });
+        let watched = ports.into_iter().map(|port| Watched::new(port, None));
         Self {
             watched: watched.collect(),
             says: false,
@@ -70,16 +117,11 @@ impl Links {
     /// Watches ports and their interfaces, which are taken to be up.
     pub fn new<'a>(ports: impl IntoIterator<Item = (Port, &'a Interface)>) -> Self {
         let watched = ports.into_iter().map(|(port, interface)| {
-            let of_kernel = interface.driver.leaves_to_kernel();
-            let folder = of_kernel.then(|| format!("/sys/class/net/{}", interface.name));
-            let count = |folder: &String| number(folder, "carrier_down_count");
-            Watched {
-                before: folder.as_ref().and_then(count).unwrap_or(0),
-                port,
-                folder,
-                up: AtomicBool::new(true),
-                downs: AtomicU64::new(0),
-            }
+            let of_kernel = interface.driver.leaves_to_kernel().then(|| {
+                let folder = format!("/sys/class/net/{}", interface.name);
+                OfKernel::new(folder, interface.index)
+            });
+            Watched::new(port, of_kernel)
         });
         Self {
             watched: watched.collect(),
@@ -97,19 +139,30 @@ impl Links {
     }
 
     /// Looks at all of them, and logs what has changed, unless others do. Tells each port as well:
-    /// without a link it holds up nobody. To be called now and then, by any thread.
+    /// without a link it holds up nobody. A port whose interface was removed and made again has no
+    /// link any more: its sockets are of the old one. To be called now and then, by any thread.
     pub fn look(&self) {
         for watched in self.watched.iter() {
-            let (up, counted) = watched.look();
+            let Found {
+                up,
+                downs: counted,
+                replaced,
+            } = watched.look();
             let was = watched.up.swap(up, Ordering::Relaxed);
             watched.port.note_link(up);
             let downs = watched.downs.load(Ordering::Relaxed);
             let counted = match counted {
-                Some(counted) => counted.saturating_sub(watched.before),
+                Some(counted) => counted,
                 None => downs + u64::from(was && !up),
             };
             let before = watched.downs.fetch_max(counted, Ordering::Relaxed);
             let port = watched.port.name();
+            if replaced && !watched.replaced.swap(true, Ordering::Relaxed) {
+                tracing::error!(
+                    port,
+                    "the interface was removed and made again, and is lost to this run: start it again"
+                );
+            }
             match (was, up) {
                 _ if !self.says => {}
                 (true, false) => {
@@ -130,5 +183,36 @@ impl Links {
             let up = watched.up.load(Ordering::Relaxed);
             (&watched.port, up, watched.downs.load(Ordering::Relaxed))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_was_made_again_is_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
+        write("carrier", "1\n");
+        write("carrier_down_count", "3\n");
+        write("ifindex", "7\n");
+        let interface = |index| OfKernel::new(folder.path().to_str().unwrap().to_owned(), index);
+        let [known, unknown] = [interface(7), interface(0)];
+        let found = |up, downs, replaced| Found {
+            up,
+            downs,
+            replaced,
+        };
+        assert_eq!(known.look(), found(true, Some(0), false));
+        write("carrier_down_count", "5\n");
+        assert_eq!(known.look(), found(true, Some(2), false));
+        write("ifindex", "9\n");
+        assert_eq!(known.look(), found(false, None, true));
+        assert_eq!(unknown.look(), found(true, Some(2), false));
+        // While there is none, nobody knows whether it comes back.
+        fs::remove_file(folder.path().join("ifindex")).unwrap();
+        fs::remove_file(folder.path().join("carrier")).unwrap();
+        assert_eq!(known.look(), found(false, Some(2), false));
     }
 }
