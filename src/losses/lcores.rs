@@ -145,6 +145,23 @@ fn folder_of_thread(name: &str) -> Option<String> {
 #[derive(Debug, Default)]
 pub struct LcoreTroubles {
     troubles: Vec<Trouble>,
+    /// Who was without a CPU, and who was near a limit, at the last look that found any.
+    last: [Option<LastTrouble>; 2],
+}
+
+#[derive(Debug)]
+struct LastTrouble {
+    at: Instant,
+    titles: Vec<String>,
+}
+
+impl LastTrouble {
+    /// In words, of an lcore that was `what`.
+    fn words(&self, what: &str, now: Instant) -> String {
+        let ago = span(now.duration_since(self.at));
+        let of = |title: &String| format!("{title} was {what} until {ago} ago");
+        self.titles.iter().map(of).collect::<Vec<_>>().join(", ")
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -184,6 +201,18 @@ impl LcoreTroubles {
             keep(&mut trouble.starved, starved);
             keep(&mut trouble.busy, busy);
         }
+        let titles = |is: &dyn Fn(&Trouble, &LcoreCounts) -> bool| {
+            let of = self.troubles.iter().zip(lcores);
+            let of = of.filter(|(trouble, lcore)| is(trouble, lcore));
+            of.map(|(_, lcore)| lcore.title()).collect::<Vec<_>>()
+        };
+        let without = titles(&|trouble, lcore| trouble.without_cpu(now, lcore).is_some());
+        let busy = titles(&|trouble, _| trouble.busy(now).is_some());
+        for (last, titles) in self.last.iter_mut().zip([without, busy]) {
+            if !titles.is_empty() {
+                *last = Some(LastTrouble { at: now, titles });
+            }
+        }
     }
 
     /// What there is to say at a moment.
@@ -217,7 +246,7 @@ impl LcoreTroubles {
         pairs.any(|(trouble, lcore)| lcore.receives && trouble.is_still(now, lcore))
     }
 
-    /// Which lcores are without their CPUs, and how that shows.
+    /// Which lcores are without their CPUs, and how that shows; if none is, which were last.
     pub fn without_cpu(&self, now: Instant, lcores: &[LcoreCounts]) -> String {
         let of = self.troubles.iter().zip(lcores);
         let text = of.filter_map(|(trouble, lcore)| {
@@ -234,10 +263,14 @@ impl LcoreTroubles {
                 ),
             })
         });
-        text.collect::<Vec<_>>().join(", ")
+        let text = text.collect::<Vec<_>>().join(", ");
+        match &self.last[0] {
+            Some(last) if text.is_empty() => last.words("without its CPU", now),
+            _ => text,
+        }
     }
 
-    /// Which lcores are near their limits, and how near.
+    /// Which lcores are near their limits, and how near; if none is, which were last.
     pub fn busy(&self, now: Instant, lcores: &[LcoreCounts]) -> String {
         let of = self.troubles.iter().zip(lcores);
         let text = of.filter_map(|(trouble, lcore)| {
@@ -248,7 +281,11 @@ impl LcoreTroubles {
                 lcore.title()
             ))
         });
-        text.collect::<Vec<_>>().join(", ")
+        let text = text.collect::<Vec<_>>().join(", ");
+        match &self.last[1] {
+            Some(last) if text.is_empty() => last.words("near its limit", now),
+            _ => text,
+        }
     }
 }
 

@@ -367,3 +367,26 @@ fn the_status_names_what_has_no_share_of_the_loss() {
         "Running: 500 heaps/s in, none lost, 500 heaps/s out, busy-lcore"
     );
 }
+
+/// What is not over goes on being shown, and says of whom.
+#[test]
+fn an_lcore_that_was_in_trouble_a_moment_ago_is_named() {
+    let trouble = [
+        (Cause::LcoreWithoutCpu, 0.5, 0.4, "without its CPU"),
+        (Cause::BusyLcore, 0.97, 0.0, "near its limit"),
+    ];
+    for (cause, works, waits, what) in trouble {
+        let mut engine = engine(&[lcore("rx0", true)]);
+        engine.run(6, |counts| {
+            whole(counts);
+            lcores(counts, works, waits);
+        });
+        engine.run(2, |counts| {
+            whole(counts);
+            lcores(counts, 0.5, 0.0);
+        });
+        let shown = shown(&engine, cause);
+        let expected = format!("rx0 on CPU 3 was {what} until 2.0 s ago: {}", cause.name());
+        assert!(shown.starts_with(&expected), "{shown}");
+    }
+}
