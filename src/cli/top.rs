@@ -27,6 +27,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const KEYS: Duration = Duration::from_millis(50);
 /// Bytes of a document, at most.
 const DOCUMENT: u64 = 16 << 20;
+/// Characters of a cell, at most.
+const CELL: usize = 1000;
+/// Seconds for which something may have been so: a hundred years.
+const MOST_SECONDS: f64 = 100.0 * 365.25 * 86400.0;
 /// Lines that a verdict may take on a terminal.
 const LINES: usize = 3;
 /// Figures that have a column.
@@ -138,6 +142,8 @@ impl Seen {
             Err(why) => why.clone(),
             Ok(document) => document.verdict().map_or(String::new(), |verdict| {
                 let since = verdict.since.map(|since| (document.time - since).max(0.0));
+                // A time that no engine has run for is no time.
+                let since = since.filter(|&since| since < MOST_SECONDS);
                 let since = since.map_or(String::new(), |since| format!(", for {since:.0} s"));
                 let mends = match &verdict.mends[..] {
                     "" => String::new(),
@@ -146,10 +152,20 @@ impl Seen {
                 format!("{}{since}{mends}", verdict.text)
             }),
         };
-        // What another host says must not steer this terminal.
-        cells.push(verdict.replace(char::is_control, " "));
-        cells
+        cells.push(verdict);
+        cells.iter().map(|cell| harmless(cell)).collect()
     }
+}
+
+/// A cell as it is printed: what another host says must not steer this terminal, nor fill it.
+fn harmless(cell: &str) -> String {
+    let mut characters = cell.chars();
+    let blank = |c: char| if c.is_control() { ' ' } else { c };
+    let mut kept: String = characters.by_ref().take(CELL).map(blank).collect();
+    if characters.next().is_some() {
+        kept.push('…');
+    }
+    kept
 }
 
 const TITLES: [&str; 7] = [

@@ -179,3 +179,31 @@ fn long_words_are_cut_with_a_sign() {
     assert_eq!(lines("aa bb cc dd ee", 2), ["aa", "bb", " …"]);
     assert_eq!(lines("", 5), [""]);
 }
+
+#[test]
+fn a_verdict_of_any_length_and_age_is_printed() {
+    let mut all = [seen("a:1", State::Bad, &"x".repeat(200_000), 0.0)];
+    let text = text(&all);
+    assert!(text.contains("xxx…\n"), "{} characters", text.len());
+    let Ok(document) = &mut all[0].document else {
+        unreachable!()
+    };
+    document.time = 1e308;
+    assert!(!all[0].cells().concat().contains(", for"));
+}
+
+/// As that of an engine of a later version.
+#[test]
+fn panels_of_an_unknown_kind_are_skipped() {
+    let document = serde_json::json!({
+        "version": VERSION, "name": "a", "program": "later", "time": 1.0,
+        "panels": [
+            {"id": "new", "title": "", "kind": "new-kind", "what": [1, {"a": null}]},
+            {"id": "verdict", "title": "", "kind": "verdict",
+             "state": "well", "text": "all well", "since": null, "causes": []},
+        ],
+    });
+    let document: Document = serde_json::from_str(&document.to_string()).unwrap();
+    assert_eq!(document.panels.len(), 1);
+    assert_eq!(document.verdict().unwrap().state, State::Well);
+}

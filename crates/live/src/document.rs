@@ -2,7 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the format. Fields may be added within one; what is there keeps its meaning.
 pub const VERSION: u32 = 1;
@@ -25,7 +26,9 @@ pub struct Document {
     pub program: String,
     /// UNIX time in seconds at which this was true.
     pub time: f64,
-    /// In the order in which they are shown.
+    /// In the order in which they are shown. Panels that this version cannot read, such as those of
+    /// a kind that came later, are left out where a document is read.
+    #[serde(deserialize_with = "readable")]
     pub panels: Vec<Panel>,
 }
 
@@ -59,6 +62,22 @@ impl Document {
         });
         figures.flatten()
     }
+}
+
+/// The panels that can be read: kinds may be added within a version.
+fn readable<'de, D: Deserializer<'de>>(document: D) -> Result<Vec<Panel>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Maybe {
+        Known(Box<Panel>),
+        Other(IgnoredAny),
+    }
+    let panels = Vec::<Maybe>::deserialize(document)?;
+    let known = panels.into_iter().filter_map(|panel| match panel {
+        Maybe::Known(panel) => Some(*panel),
+        Maybe::Other(_) => None,
+    });
+    Ok(known.collect())
 }
 
 /// One part of a page.

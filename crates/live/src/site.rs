@@ -239,6 +239,8 @@ async fn connection(
     });
     let connection = http1::Builder::new()
         .keep_alive(false)
+        // A client that has asked may close its half, as `nc -N` does.
+        .half_close(true)
         .max_buf_size(REQUEST)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);

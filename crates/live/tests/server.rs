@@ -88,6 +88,20 @@ async fn read_until(stream: &mut TcpStream, text: &str) {
     }
 }
 
+/// As `nc -N` does, and checks of load balancers.
+#[tokio::test]
+async fn a_client_that_closes_its_half_is_answered() {
+    let address = start(Counted::default(), Limits::default());
+    for path in ["/metrics", "/live.json", "/arrays/large.npy"].repeat(10) {
+        let mut stream = ask(address, path, "*/*").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut bytes = Vec::new();
+        let all = timeout(LONG, stream.read_to_end(&mut bytes)).await;
+        all.expect("in time").unwrap();
+        assert!(bytes.starts_with(b"HTTP/1.1 200"), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn browsers_get_the_page_and_scrapers_metrics_at_the_same_address() {
     let address = start(Counted::default(), Limits::default());
