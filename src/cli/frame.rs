@@ -2,7 +2,7 @@
 //! starts, DPDK, control, the wait for the end, and what the end means for the exit code.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -100,7 +100,11 @@ fn katcp_address(serve: &ServeOptions) -> Result<SocketAddr, Failure> {
     };
     let refused =
         |why: String| Failure::usage(format!("--katcp-host {host}: {why}; try 127.0.0.1"));
-    let addresses = (host, port)
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let bare = bare.filter(|bare| bare.parse::<Ipv6Addr>().is_ok());
+    let addresses = (bare.unwrap_or(host), port)
         .to_socket_addrs()
         .map_err(|error| refused(error.to_string()))?;
     addresses
@@ -156,5 +160,23 @@ impl Serving {
     pub fn on_control_end(&self) -> impl FnOnce(ControlEnd) + Send + 'static {
         let reasons = self.reasons_sender();
         move |end| _ = reasons.try_send(end.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_control_may_stand_in_brackets_as_the_log_writes_it() {
+        for host in ["::1", "[::1]"] {
+            let serve = ServeOptions {
+                katcp_host: host.to_owned(),
+                katcp_port: 7147,
+                prometheus_port: None,
+            };
+            let address = katcp_address(&serve).map(|address| address.to_string());
+            assert_eq!(address.ok().as_deref(), Some("[::1]:7147"), "{host}");
+        }
     }
 }
