@@ -20,8 +20,8 @@ pub struct Links {
 #[derive(Debug)]
 struct Watched {
     port: Port,
-    /// Its interface, where the kernel tells of that: DPDK's AF_PACKET driver takes every link to be
-    /// up.
+    /// Its interface, where the kernel tells of that: DPDK's AF_PACKET driver takes every link to
+    /// be up.
     of_kernel: Option<OfKernel>,
     up: AtomicBool,
     /// Whether its interface was found to be another.

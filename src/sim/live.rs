@@ -531,7 +531,7 @@ pub(crate) mod tests {
         assert_eq!(stats.faults()["duplicate"], 20);
     }
 
-    /// As one whose link is down: what it does not take is late after a while, and counts as skipped.
+    /// As one whose link is down: what it does not take is late after a while: skipped.
     #[test]
     fn heaps_that_the_port_does_not_take_are_skipped() {
         let stats = unread("dsim_full", 200, Duration::ZERO, FaultPlan::default());

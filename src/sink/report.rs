@@ -136,8 +136,8 @@ pub struct StreamReport {
     pub duplicate_heap_packets: u64,
     /// Packets of heaps that disagree with the shape.
     pub wrong_size_packets: u64,
-    /// Packets with a timestamp that is no multiple of the batch, or on an interface is far ahead of
-    /// all others.
+    /// Packets with a timestamp that is no multiple of the batch, or on an interface is far ahead
+    /// of all others.
     pub bad_timestamp_packets: u64,
     /// Packets with another F-engine number, first channel or heap count than their destination's.
     pub misplaced_packets: u64,

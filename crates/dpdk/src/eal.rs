@@ -139,8 +139,8 @@ impl Eal {
         TscClock::new(unsafe { dpdk_sys::rte_get_tsc_hz() })
     }
 
-    /// Starts EAL. The calling thread becomes its main lcore and keeps its CPU affinity. The limit of
-    /// file descriptors is raised as far as the host lets it, up to 1024.
+    /// Starts EAL. The calling thread becomes its main lcore and keeps its CPU affinity. The limit
+    /// of file descriptors is raised as far as the host lets it, up to 1024.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
         let allowed = allowed_cpus();
         for (index, &cpu) in config.worker_cpus.iter().enumerate() {

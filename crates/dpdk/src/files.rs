@@ -9,8 +9,8 @@ pub(super) const FEWEST_FILES: u64 = 64;
 /// For so many there is to be room.
 const FILES: u64 = 1024;
 
-/// Raises the limit of file descriptors to [`FILES`] if the host lets it. Without any, EAL aborts the
-/// process, and leaves files that are not finished.
+/// Raises the limit of file descriptors to [`FILES`] if the host lets it. Without any, EAL aborts
+/// the process, and leaves files that are not finished.
 pub(super) fn make_room_for_files() -> Result<(), EalError> {
     // Where the limit cannot be told, EAL finds it out.
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {

@@ -172,8 +172,8 @@ impl Tracker {
         }
     }
 
-    /// Takes the shape that descriptors of a substream tell: the first, and another where the engine
-    /// has ended, or nothing that comes fits. Others' descriptors change nothing.
+    /// Takes the shape that descriptors of a substream tell: the first, and another where the
+    /// engine has ended, or nothing that comes fits. Others' descriptors change nothing.
     pub(super) fn learn_shape(&mut self, sub: usize, described: Option<Shape>) {
         let Some(described) = described.filter(|&described| self.shape != Some(described)) else {
             return;
