@@ -26,8 +26,7 @@ pub struct Document {
     pub program: String,
     /// UNIX time in seconds at which this was true.
     pub time: f64,
-    /// In the order in which they are shown. Panels that this version cannot read, such as those of
-    /// a kind that came later, are left out where a document is read.
+    /// In the order in which they are shown.
     #[serde(deserialize_with = "readable")]
     pub panels: Vec<Panel>,
 }
@@ -64,7 +63,7 @@ impl Document {
     }
 }
 
-/// The panels that can be read: kinds may be added within a version.
+/// The panels that can be read: kinds may be added within a version, and are left out.
 fn readable<'de, D: Deserializer<'de>>(document: D) -> Result<Vec<Panel>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
