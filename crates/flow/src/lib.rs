@@ -18,6 +18,7 @@ mod picture;
 pub mod place;
 mod problem;
 pub mod queue;
+mod quotient;
 mod ratio;
 pub mod run;
 mod types;

@@ -1,5 +1,8 @@
 //! Real numbers with the exact arithmetic of their machine types.
 
+use std::cmp::Ordering;
+
+use crate::quotient::{Quotient, whole};
 use crate::types::Scalar;
 
 /// A real number of some [`Scalar`] type.
@@ -58,6 +61,22 @@ fn saturate(value: f64, scalar: Scalar) -> i128 {
         Scalar::U64 => (value as u64).into(),
         Scalar::F32 | Scalar::F64 => value as i128,
     }
+}
+
+/// Order of a whole number and a float by value. As a float the whole number may be another one.
+fn compare_whole(whole: i128, float: f64) -> Option<Ordering> {
+    // From here on a float is above all whole numbers of 128 bits.
+    const ABOVE: f64 = (1u128 << 127) as f64;
+    if float.is_nan() {
+        return None;
+    }
+    let floor = float.floor();
+    if floor >= ABOVE {
+        return Some(Ordering::Less);
+    }
+    // What is below all of them becomes the least one, which no type has.
+    let fraction = floor.partial_cmp(&float).unwrap_or(Ordering::Equal);
+    Some(whole.cmp(&(floor as i128)).then(fraction))
 }
 
 macro_rules! arithmetic {
@@ -170,10 +189,39 @@ impl Number {
         }
     }
 
+    /// The real and the imaginary part of a quotient of complex numbers in `scalar`, given by
+    /// theirs, all of which are cast first. Whole numbers are cut towards zero and wrap, and are 0
+    /// for a divisor of 0.
+    pub(crate) fn quotient(a: [Number; 2], b: [Number; 2], scalar: Scalar) -> [Number; 2] {
+        fn both<T: Quotient>(a: [T; 2], b: [T; 2]) -> [T; 2] {
+            [T::quotient::<false>(a, b), T::quotient::<true>(a, b)]
+        }
+        match scalar {
+            Scalar::F32 => {
+                let single = |number: Number| match number.cast(Scalar::F32) {
+                    Number::F32(value) => value,
+                    other => other.to_f64() as f32,
+                };
+                both(a.map(single), b.map(single)).map(Number::F32)
+            }
+            Scalar::F64 => both(a.map(Number::to_f64), b.map(Number::to_f64)).map(Number::F64),
+            _ => {
+                let integer = |number: Number| match number.cast(scalar) {
+                    Number::Int(value) => value,
+                    other => other.to_f64() as i128,
+                };
+                let (a, b) = (a.map(integer), b.map(integer));
+                [whole::<false>(a, b), whole::<true>(a, b)].map(|part| wrap(part, scalar))
+            }
+        }
+    }
+
     /// Order of two numbers by value, whatever their types; none with not-a-number.
-    pub fn compare(self, other: Number) -> Option<std::cmp::Ordering> {
+    pub fn compare(self, other: Number) -> Option<Ordering> {
         match (self, other) {
             (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
+            (Number::Int(a), b) => compare_whole(a, b.to_f64()),
+            (a, Number::Int(b)) => compare_whole(b, a.to_f64()).map(Ordering::reverse),
             (a, b) => a.to_f64().partial_cmp(&b.to_f64()),
         }
     }

@@ -6,6 +6,7 @@ use super::execute::{Memory, Operation, View};
 use super::op::{Arithmetic, Fold, Op};
 use crate::nodes::{BitwiseOp, Comparison, ShiftKind};
 use crate::number::Rounding;
+use crate::quotient::Quotient;
 use crate::types::Scalar;
 
 /// A machine type with the arithmetic of [`Number`](crate::Number).
@@ -132,6 +133,34 @@ fn ternary<T: Pod>(memory: &mut Memory, d: View, from: [View; 3], f: impl Fn(T, 
     });
 }
 
+/// Parts of quotients: by the formula, and anew where that is not right for all of some numbers.
+#[inline(always)]
+fn quotient<T: Pod + Quotient, const IMAGINARY: bool>(
+    memory: &mut Memory,
+    d: View,
+    a: [View; 2],
+    b: [View; 2],
+) {
+    const TILE: usize = 64;
+    memory.write::<T, _>(d, |out, inputs| {
+        let [re, im, c, d] = [a[0], a[1], b[0], b[1]].map(|view| inputs.get::<T>(view));
+        for (tile, out) in out.chunks_mut(TILE).enumerate() {
+            let [re, im, c, d] = [re, im, c, d].map(|numbers| &numbers[TILE * tile..][..out.len()]);
+            let mut all = true;
+            for (at, out) in out.iter_mut().enumerate() {
+                let (part, right) = T::by_formula::<IMAGINARY>([re[at], im[at]], [c[at], d[at]]);
+                *out = part;
+                all &= right;
+            }
+            if !all {
+                for (at, out) in out.iter_mut().enumerate() {
+                    *out = T::quotient::<IMAGINARY>([re[at], im[at]], [c[at], d[at]]);
+                }
+            }
+        }
+    });
+}
+
 #[inline(always)]
 fn chosen<X: Real, T: Pod>(memory: &mut Memory, relation: Comparison, d: View, from: [View; 4]) {
     macro_rules! by {
@@ -241,6 +270,10 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
             Arithmetic::Subtract => binary::<T, T>(memory, d, (a, b), Real::sub),
             Arithmetic::Multiply => binary::<T, T>(memory, d, (a, b), Real::mul),
             Arithmetic::Divide => binary::<T, T>(memory, d, (a, b), Real::div),
+        }),
+        Op::Quotient { imaginary, d, a, b } => typed!(d.scalar, T => match imaginary {
+            false => quotient::<T, false>(memory, d, a, b),
+            true => quotient::<T, true>(memory, d, a, b),
         }),
         Op::Fold { with, d, a, b, c } => typed!(d.scalar, T => match with {
             Fold::Add => ternary::<T>(memory, d, [a, b, c], |a, b, c| a.mul(b).add(c)),

@@ -111,6 +111,13 @@ pub(crate) enum Op<R> {
         a: R,
         b: R,
     },
+    /// A part of a quotient of complex numbers, which are given by their parts.
+    Quotient {
+        imaginary: bool,
+        d: R,
+        a: [R; 2],
+        b: [R; 2],
+    },
     /// A product, rounded, and then a sum.
     Fold {
         with: Fold,

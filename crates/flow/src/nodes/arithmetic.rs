@@ -38,10 +38,10 @@ fn divide(a: Element, b: Element, scalar: Scalar) -> Element {
     match (a, b) {
         ((a, None), (b, None)) => (a.div(b, scalar), None),
         ((re, Some(im)), (b, None)) => (re.div(b, scalar), Some(im.div(b, scalar))),
-        (a, (c, Some(d))) => {
-            let norm = c.mul(c, scalar).add(d.mul(d, scalar), scalar);
-            let (re, im) = multiply(a, (c, Some(d.neg(scalar))), scalar);
-            (re.div(norm, scalar), im.map(|im| im.div(norm, scalar)))
+        ((re, im), (c, Some(d))) => {
+            let im = im.unwrap_or(Number::zero(scalar));
+            let [re, im] = Number::quotient([re, im], [c, d], scalar);
+            (re, Some(im))
         }
     }
 }

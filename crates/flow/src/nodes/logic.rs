@@ -33,6 +33,17 @@ pub enum Comparison {
 }
 
 impl Comparison {
+    /// The relation of b to a that holds where this one of a to b does.
+    pub(super) fn turned(self) -> Comparison {
+        match self {
+            Comparison::Less => Comparison::Greater,
+            Comparison::LessEqual => Comparison::GreaterEqual,
+            Comparison::Greater => Comparison::Less,
+            Comparison::GreaterEqual => Comparison::LessEqual,
+            Comparison::Equal | Comparison::Unequal => self,
+        }
+    }
+
     /// Whether the relation holds.
     pub fn holds(self, a: Number, b: Number) -> bool {
         let order = a.compare(b);

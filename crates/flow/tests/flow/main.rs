@@ -7,6 +7,7 @@ mod bytes;
 mod changes;
 mod copies;
 mod deadlocks;
+mod digits;
 mod edges;
 mod ends;
 mod executor;

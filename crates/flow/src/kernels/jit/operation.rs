@@ -1,6 +1,7 @@
 //! Operations as instructions.
 
 use super::*;
+use crate::quotient::{Quotient, Squares};
 
 impl Making<'_, '_> {
     /// The number that an operation makes; none if it is not known here.
@@ -29,6 +30,12 @@ impl Making<'_, '_> {
                     (Arithmetic::Multiply, false) => ins.imul(a, b),
                     (Arithmetic::Divide, false) => return None,
                 }
+            }
+            Op::Quotient {
+                imaginary, a, b, ..
+            } if float => {
+                let [a, b] = [a, b].map(|parts| parts.map(|part| self.read(part)));
+                self.quotient(scalar, *imaginary, a, b)?
             }
             Op::Negate { a, .. } => {
                 let a = self.read(*a);
@@ -205,4 +212,80 @@ impl Making<'_, '_> {
             _ => return None,
         })
     }
+
+    /// A part of a quotient of floats: by the formula where that is right, otherwise by a call.
+    fn quotient(
+        &mut self,
+        scalar: Scalar,
+        imaginary: bool,
+        a: [Value; 2],
+        b: [Value; 2],
+    ) -> Option<Value> {
+        let [least, most] = match scalar {
+            Scalar::F32 => [f32::LEAST, f32::MOST].map(|end| u64::from(end.to_bits())),
+            _ => [f64::LEAST, f64::MOST].map(f64::to_bits),
+        };
+        let [least, most] = [least, most].map(|end| self.number(scalar, end));
+        let zero = self.number(scalar, 0);
+        let [dividend, divisor] = [a, b].map(|[re, im]| {
+            let [re, im] = [re, im].map(|part| self.builder.ins().fmul(part, part));
+            self.builder.ins().fadd(re, im)
+        });
+        let products = match imaginary {
+            false => [(a[0], b[0]), (a[1], b[1])],
+            true => [(a[1], b[0]), (a[0], b[1])],
+        };
+        let [x, y] = products.map(|(x, y)| self.builder.ins().fmul(x, y));
+        let part = match imaginary {
+            false => self.builder.ins().fadd(x, y),
+            true => self.builder.ins().fsub(x, y),
+        };
+        let part = self.builder.ins().fdiv(part, divisor);
+        let both = |making: &mut Self, conditions: [(Comparison, Value, Value); 2]| {
+            let [x, y] = conditions.map(|(relation, x, y)| making.compare(scalar, relation, x, y));
+            making.builder.ins().band(x, y)
+        };
+        let within = |making: &mut Self, square| {
+            use Comparison::{GreaterEqual, LessEqual};
+            both(
+                making,
+                [(GreaterEqual, square, least), (LessEqual, square, most)],
+            )
+        };
+        let (of_a, of_b) = (within(self, dividend), within(self, divisor));
+        let none = [a[0], a[1]].map(|part| (Comparison::Equal, part, zero));
+        let none = both(self, none);
+        let of_a = self.builder.ins().bor(of_a, none);
+        let right = self.builder.ins().band(of_a, of_b);
+        let [far, done] = [(); 2].map(|()| self.builder.create_block());
+        self.builder.append_block_param(done, kind(scalar));
+        self.builder.set_cold_block(far);
+        let ins = self.builder.ins();
+        ins.brif(right, done, &[BlockArg::from(part)], far, &[]);
+        self.builder.switch_to_block(far);
+        let mut arguments = Vec::new();
+        for part in [a, b].concat() {
+            arguments.push(self.double(part, scalar)?);
+        }
+        let function: extern "C" fn(f64, f64, f64, f64) -> f64 = match (scalar, imaginary) {
+            (Scalar::F32, false) => quotient_single::<false>,
+            (Scalar::F32, true) => quotient_single::<true>,
+            (_, false) => quotient_double::<false>,
+            (_, true) => quotient_double::<true>,
+        };
+        let part = self.call(function as *const () as usize, &arguments);
+        let part = self.cast(part, Scalar::F64, scalar, Rounding::Zero)?;
+        self.builder.ins().jump(done, &[BlockArg::from(part)]);
+        self.builder.switch_to_block(done);
+        Some(self.builder.block_params(done)[0])
+    }
+}
+
+extern "C" fn quotient_single<const IMAGINARY: bool>(a: f64, b: f64, c: f64, d: f64) -> f64 {
+    let [a, b, c, d] = [a, b, c, d].map(|part| part as f32);
+    f32::quotient::<IMAGINARY>([a, b], [c, d]).into()
+}
+
+extern "C" fn quotient_double<const IMAGINARY: bool>(a: f64, b: f64, c: f64, d: f64) -> f64 {
+    f64::quotient::<IMAGINARY>([a, b], [c, d])
 }

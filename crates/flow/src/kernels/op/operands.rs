@@ -44,6 +44,7 @@ impl<R: Copy> Op<R> {
             Calculate { d, a, b, .. } | Compare { d, a, b, .. } | Bits { d, a, b, .. } => {
                 (Some(*d), vec![*a, *b])
             }
+            Quotient { d, a, b, .. } => (Some(*d), [*a, *b].concat()),
             Choose { d, c, a, b } => (Some(*d), vec![*c, *a, *b]),
             Fold { d, a, b, c, .. } => (Some(*d), vec![*a, *b, *c]),
             ChooseBy { d, x, y, a, b, .. } => (Some(*d), vec![*x, *y, *a, *b]),
@@ -87,6 +88,12 @@ impl<R: Copy> Op<R> {
                 d: f(d),
                 a: f(a),
                 b: f(b),
+            },
+            Quotient { imaginary, d, a, b } => Quotient {
+                imaginary,
+                d: f(d),
+                a: a.map(&f),
+                b: b.map(&f),
             },
             Fold { with, d, a, b, c } => Fold {
                 with,

@@ -101,24 +101,25 @@ fn multiply(code: &mut Code, a: Element, b: Element) -> Element {
 }
 
 fn divide(code: &mut Code, a: Element, b: Element) -> Element {
-    use Arithmetic::{Add, Divide, Multiply};
     match (a, b) {
         ((a, im), (b, None)) => (
-            code.calculate(Divide, a, b),
-            im.map(|im| code.calculate(Divide, im, b)),
+            code.calculate(Arithmetic::Divide, a, b),
+            im.map(|im| code.calculate(Arithmetic::Divide, im, b)),
         ),
-        (a, (c, Some(d))) => {
-            let (cc, dd) = (
-                code.calculate(Multiply, c, c),
-                code.calculate(Multiply, d, d),
-            );
-            let norm = code.calculate(Add, cc, dd);
-            let minus = code.negate(d);
-            let (re, im) = multiply(code, a, (c, Some(minus)));
-            (
-                code.calculate(Divide, re, norm),
-                im.map(|im| code.calculate(Divide, im, norm)),
-            )
+        ((re, im), (c, Some(d))) => {
+            let plane = code.plane(re);
+            let zero = [Number::Int(0)];
+            let im = im.unwrap_or_else(|| code.constant(plane.scalar, plane.len, &zero));
+            let (a, b) = ([re, im], [c, d]);
+            let [re, im] = [false, true].map(|imaginary| {
+                code.make(plane.scalar, plane.len, |d| Op::Quotient {
+                    imaginary,
+                    d,
+                    a,
+                    b,
+                })
+            });
+            (re, Some(im))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Choices, and what only moves.
 
 use super::super::Comparison;
+use super::super::logic::whole;
 use super::super::{Criterion, Mux, Select, Switch};
 use super::MOST;
 use crate::kernels::{Code, Op, Planes, Reg};
@@ -54,6 +55,22 @@ pub(in super::super) fn mux(node: &Mux, code: &mut Code, inputs: &[Planes], out:
     true
 }
 
+/// What a whole number of 64 bits is compared with in the place of a threshold. As a float the
+/// number may be another one.
+fn whole_threshold(of: Scalar, criterion: Criterion, threshold: f64) -> (Comparison, Number) {
+    let ends = [f64::NEG_INFINITY, f64::INFINITY];
+    let [least, most] = ends.map(|end| whole(Number::F64(end).cast(of)));
+    // The least whole number that passes.
+    let passes = match criterion {
+        Criterion::Above => (threshold.floor() as i128).saturating_add(1),
+        _ => threshold.ceil() as i128,
+    };
+    if threshold.is_nan() || passes > most {
+        return (Comparison::Greater, Number::Int(most));
+    }
+    (Comparison::GreaterEqual, Number::Int(passes.max(least)))
+}
+
 pub(in super::super) fn switch(
     node: &Switch,
     code: &mut Code,
@@ -78,12 +95,21 @@ pub(in super::super) fn switch(
     } else if node.criterion == Criterion::NotZero {
         code.cast(control.re, Scalar::Bool)
     } else {
-        // A threshold that single precision has compares there as it does in double.
-        let single = control.kind.scalar == Scalar::F32 && f64::from(threshold as f32) == threshold;
-        let scalar = if single { Scalar::F32 } else { Scalar::F64 };
+        let of = control.kind.scalar;
+        let (relation, scalar, threshold) = match of {
+            Scalar::I64 | Scalar::U64 => {
+                let (relation, whole) = whole_threshold(of, node.criterion, threshold);
+                (relation, of, whole)
+            }
+            // A threshold that single precision has compares there as it does in double.
+            Scalar::F32 if f64::from(threshold as f32) == threshold => {
+                (relation, of, Number::F64(threshold))
+            }
+            _ => (relation, Scalar::F64, Number::F64(threshold)),
+        };
         let len = control.kind.len;
         let a = code.cast(control.re, scalar);
-        let b = code.constant(scalar, len, &[Number::F64(threshold)]);
+        let b = code.constant(scalar, len, &[threshold]);
         code.make(Scalar::Bool, len, |d| Op::Compare { relation, d, a, b })
     };
     choose(code, passes, inputs[0], inputs[2], out);

@@ -5,7 +5,8 @@ use crate::kernels::{Code, Op, Planes, Reg};
 use crate::number::Number;
 use crate::types::Scalar;
 
-/// The type in which two numbers compare as their values do.
+/// The type in which two numbers compare as their values do, where neither is a whole number of 64
+/// bits beside a float.
 fn common(a: Scalar, b: Scalar) -> Option<Scalar> {
     if a == b {
         return Some(a);
@@ -24,41 +25,101 @@ fn bits(code: &mut Code, with: BitwiseOp, a: Reg, b: Reg) -> Reg {
     code.make(plane.scalar, plane.len, |d| Op::Bits { with, d, a, b })
 }
 
+/// Whether a relation of two runs holds, for so many numbers of a sample; none where no operations
+/// tell.
+fn holds(code: &mut Code, relation: Comparison, [a, b]: [Reg; 2], len: usize) -> Option<Reg> {
+    let [of_a, of_b] = [a, b].map(|reg| code.plane(reg).scalar);
+    let is_long = |scalar| matches!(scalar, Scalar::I64 | Scalar::U64);
+    let [a, b] = [a, b].map(|reg| code.spread(reg, len));
+    if is_long(of_a) && of_b.is_float() {
+        return Some(holds_of_long(code, relation, a, b));
+    }
+    if of_a.is_float() && is_long(of_b) {
+        return Some(holds_of_long(code, relation.turned(), b, a));
+    }
+    let scalar = common(of_a, of_b)?;
+    let [a, b] = [a, b].map(|reg| code.cast(reg, scalar));
+    Some(compared(code, relation, a, b))
+}
+
+fn compared(code: &mut Code, relation: Comparison, a: Reg, b: Reg) -> Reg {
+    let len = code.plane(a).len;
+    code.make(Scalar::Bool, len, |d| Op::Compare { relation, d, a, b })
+}
+
+/// The same for a whole number of 64 bits and a float. As a float the whole number may be another
+/// one, on the same side of all floats but for the one that it becomes. That one is a whole number:
+/// with it the relation decides as of whole numbers, where the type has it.
+fn holds_of_long(code: &mut Code, relation: Comparison, whole: Reg, float: Reg) -> Reg {
+    use Comparison::{Equal, Greater, GreaterEqual, Less, LessEqual, Unequal};
+    let plane = code.plane(whole);
+    let (near, float) = (code.cast(whole, Scalar::F64), code.cast(float, Scalar::F64));
+    let cut = code.cast(float, plane.scalar);
+    let same = compared(code, Equal, near, float);
+    // One above the greatest number of the type, as which it is cut.
+    let above = match plane.scalar {
+        Scalar::I64 => 1i128 << 63,
+        _ => 1i128 << 64,
+    };
+    let above = code.constant(Scalar::F64, plane.len, &[Number::Int(above)]);
+    let of_cut = |code: &mut Code, relation| compared(code, relation, whole, cut);
+    let tie = match relation {
+        LessEqual | Greater => of_cut(code, relation),
+        Less => {
+            let (less, is_above) = (of_cut(code, Less), compared(code, Equal, float, above));
+            bits(code, BitwiseOp::Or, less, is_above)
+        }
+        Equal | Unequal | GreaterEqual => {
+            let relation = if relation == GreaterEqual {
+                GreaterEqual
+            } else {
+                Equal
+            };
+            let (holds, is_below) = (of_cut(code, relation), compared(code, Less, float, above));
+            bits(code, BitwiseOp::And, holds, is_below)
+        }
+    };
+    let tie = bits(code, BitwiseOp::And, same, tie);
+    match relation {
+        Equal => tie,
+        Unequal => code.make(Scalar::Bool, plane.len, |d| Op::Not { d, a: tie }),
+        Less | LessEqual => {
+            let less = compared(code, Less, near, float);
+            bits(code, BitwiseOp::Or, less, tie)
+        }
+        Greater | GreaterEqual => {
+            let greater = compared(code, Greater, near, float);
+            bits(code, BitwiseOp::Or, greater, tie)
+        }
+    }
+}
+
 pub(in super::super) fn compare(
     node: &Compare,
     code: &mut Code,
     inputs: &[Planes],
     out: Planes,
 ) -> bool {
-    let Some(scalar) = common(inputs[0].kind.scalar, inputs[1].kind.scalar) else {
-        return false;
-    };
     let len = out.kind.len;
     let relation = node.relation;
-    let mut holds = |a: Reg, b: Reg| {
-        let mut fit = |reg: Reg| {
-            let reg = code.cast(reg, scalar);
-            code.spread(reg, len)
-        };
-        let (a, b) = (fit(a), fit(b));
-        code.make(Scalar::Bool, len, |d| Op::Compare { relation, d, a, b })
+    let [x, y] = [inputs[0], inputs[1]];
+    let Some(re) = holds(code, relation, [x.re, y.re], len) else {
+        return false;
     };
-    let re = holds(inputs[0].re, inputs[1].re);
     let complex = inputs.iter().any(|port| port.im.is_some());
+    let with = match relation {
+        Comparison::Equal => BitwiseOp::And,
+        _ => BitwiseOp::Or,
+    };
     let result = match relation {
         Comparison::Equal | Comparison::Unequal if complex => {
-            let zero = code.constant(scalar, len, &[Number::Int(0)]);
-            let [a, b] = [0, 1].map(|input: usize| {
-                inputs[input].im.map_or(zero, |im| {
-                    let im = code.cast(im, scalar);
-                    code.spread(im, len)
-                })
+            let both = [x, y].map(|port| {
+                let zero = [Number::Int(0)];
+                port.im
+                    .unwrap_or_else(|| code.constant(port.kind.scalar, port.kind.len, &zero))
             });
-            let im = code.make(Scalar::Bool, len, |d| Op::Compare { relation, d, a, b });
-            let with = if relation == Comparison::Equal {
-                BitwiseOp::And
-            } else {
-                BitwiseOp::Or
+            let Some(im) = holds(code, relation, both, len) else {
+                return false;
             };
             bits(code, with, re, im)
         }
