@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use ground::{Idle, IdlePolicy};
-use karoo_flow::adapters::Stop;
+use karoo_flow::adapters::{Stop, TakenDatagrams};
 
 use crate::ports::{
     DatagramError, DatagramReceiver, DatagramSender, DatagramSettings, KeptPorts, PortAddress,
@@ -33,6 +33,7 @@ pub fn open(
         receiver,
         bytes: Vec::new(),
         read: 0,
+        taken: TakenDatagrams::default(),
         idle: address.idle,
         stop: stop.clone(),
     };
@@ -60,8 +61,16 @@ pub struct PortReader {
     /// Payloads of a burst, and how far they are read.
     bytes: Vec<u8>,
     read: usize,
+    taken: TakenDatagrams,
     idle: Option<Duration>,
     stop: Stop,
+}
+
+impl PortReader {
+    /// The same, of which only some datagrams are taken.
+    pub fn taking(self, taken: TakenDatagrams) -> PortReader {
+        PortReader { taken, ..self }
+    }
 }
 
 impl Read for PortReader {
@@ -69,9 +78,14 @@ impl Read for PortReader {
         if self.read == self.bytes.len() {
             self.read = 0;
             self.bytes.clear();
-            let receiver = &mut self.receiver;
-            let receive =
-                |bytes: &mut Vec<u8>| receiver.receive(|payload| bytes.extend_from_slice(payload));
+            let (receiver, taken) = (&mut self.receiver, &mut self.taken);
+            let receive = |bytes: &mut Vec<u8>| {
+                receiver.receive(|payload| {
+                    if taken.takes(payload.len()) {
+                        bytes.extend_from_slice(payload);
+                    }
+                })
+            };
             await_payload(receive, &mut self.bytes, self.idle, &self.stop);
         }
         let count = buffer.len().min(self.bytes.len() - self.read);

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use karoo_flow::adapters::{Address, Awaited, Stop};
+use karoo_flow::adapters::{Address, Awaited, Stop, TakenDatagrams};
 use karoo_flow::{Graph, NodeId};
 
 use crate::cli::{Failure, NewFile, is_pipe, is_stdout};
@@ -171,19 +171,34 @@ struct Named<'a> {
     address: &'a Address,
 }
 
+/// Datagrams of an input with samples of so many bytes. Those that are left out are told, fewer and
+/// fewer of them.
+fn taken(name: &str, sample: usize) -> TakenDatagrams {
+    let name = name.to_owned();
+    TakenDatagrams::of_samples(sample, move |bytes, left_out| {
+        if left_out.is_power_of_two() {
+            tracing::warn!(
+                left_out,
+                "{name}: a datagram of {bytes} bytes is left out: a sample has {sample}, and the \
+                 others were whole samples"
+            );
+        }
+    })
+}
+
 impl Named<'_> {
     fn failed(&self, error: io::Error) -> Failure {
         Failure::data(format!("{}: {}: {error}", self.name, self.address))
     }
 
-    fn reader(&self, stop: &Stop) -> Result<Box<dyn Read + Send>, Failure> {
+    fn reader(&self, sample: usize, stop: &Stop) -> Result<Box<dyn Read + Send>, Failure> {
         if let Address::File(path) = self.address
             && path.is_dir()
         {
             return Err(self.failed(io::ErrorKind::IsADirectory.into()));
         }
         self.address
-            .reader(stop)
+            .reader_of(taken(&self.name, sample), stop)
             .map_err(|error| self.failed(error))
     }
 
@@ -244,10 +259,13 @@ pub fn open_all(
         name: graph.path(*id),
         address,
     };
+    let sample = |id: &NodeId| graph.node(*id).outputs[0].bytes();
     let mut readers: Vec<Option<Box<dyn Read + Send>>> = Vec::new();
     for (id, end) in inputs {
         readers.push(match end {
-            Some(End::Plain(address)) if !waits(address) => Some(named(id, address).reader(stop)?),
+            Some(End::Plain(address)) if !waits(address) => {
+                Some(named(id, address).reader(sample(id), stop)?)
+            }
             _ => None,
         });
     }
@@ -272,12 +290,13 @@ pub fn open_all(
                 if let Address::File(path) = address {
                     awaited.add(path).map_err(|error| named.failed(error))?;
                 }
-                *reader = Some(named.reader(stop)?);
+                *reader = Some(named.reader(sample(id), stop)?);
             }
             Some(End::Port(_)) => {
-                *reader = from_ports
-                    .next()
-                    .map(|port| Box::new(port) as Box<dyn Read + Send>);
+                *reader = from_ports.next().map(|port| {
+                    let taken = taken(&graph.path(*id), sample(id));
+                    Box::new(port.taking(taken)) as Box<dyn Read + Send>
+                });
             }
             _ => {}
         }

@@ -33,12 +33,14 @@
 //! ```
 
 mod address;
+mod datagrams;
 mod net;
 mod pipe;
 mod shared;
 mod stop;
 
 pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
+pub use datagrams::TakenDatagrams;
 pub use net::{first, resolve};
 pub use pipe::Awaited;
 pub use shared::{SharedReader, SharedWriter};
@@ -54,19 +56,31 @@ impl Address {
     /// Opens an input. What would wait for a peer or for samples gives up when `stop` is set: the
     /// samples then end.
     pub fn reader(&self, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
+        self.reader_of(TakenDatagrams::default(), stop)
+    }
+
+    /// The same, of which only some datagrams are taken. Other kinds of inputs take all.
+    pub fn reader_of(
+        &self,
+        taken: TakenDatagrams,
+        stop: &Stop,
+    ) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Address::File(path) => Pipe::open(path, stop)?,
             Address::Standard => Pipe::read_from(open(io::stdin())?, stop)?,
             Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
             Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
-            Address::Udp { peer, idle, .. } => Box::new(net::Datagrams::bind(peer, *idle, stop)?),
+            Address::Udp { peer, idle, .. } => {
+                Box::new(net::Datagrams::bind(peer, *idle, taken, stop)?)
+            }
             Address::Shared { name, bytes, idle } => {
                 Box::new(SharedReader::open(name, *bytes, *idle, stop)?)
             }
         })
     }
 
-    /// Opens an output.
+    /// Opens an output. Whoever has written all of it flushes it once: a TCP connection ends with
+    /// that, and takes nothing more.
     pub fn writer(&self, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
         Ok(match self {
             Address::File(path) => Pipe::create(path, stop)?,

@@ -1,10 +1,12 @@
 //! TCP and UDP.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::UdpSocket;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, UdpSocket};
 use std::time::{Duration, Instant};
 
+use super::datagrams::TakenDatagrams;
+use super::pipe::unsent;
 use super::stop::{LAST, LOOK, Stop, takes_nothing};
 
 /// All addresses of a name, of which there is one at least.
@@ -134,8 +136,41 @@ impl Write for Stream {
         }
     }
 
+    /// Ends the output, and waits until the peer's host has all of it. What the peer says is read
+    /// meanwhile and dropped: a connection that is closed with something unread is reset, and what
+    /// has not been taken is lost. Where the peer does not close its end, it may say something for
+    /// another second.
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        self.stream.shutdown(Shutdown::Write)?;
+        let mut dropped = [0; 4096];
+        let (mut last, mut since, mut silent) = (usize::MAX, Instant::now(), Instant::now());
+        loop {
+            let ended = match self.stream.read(&mut dropped) {
+                Ok(0) => true,
+                Ok(_) => {
+                    silent = Instant::now();
+                    false
+                }
+                // A connection that has timed out is an error here.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => false,
+                Err(error) => return Err(error),
+            };
+            let left = unsent(&self.stream)?;
+            if left != last {
+                (last, since) = (left, Instant::now());
+            }
+            if left == 0 && (ended || silent.elapsed() > LAST) {
+                return Ok(());
+            }
+            if left > 0 && self.stop.is_set() && since.elapsed() > LAST {
+                return Err(takes_nothing());
+            }
+            // Nothing more comes that a read would wait for.
+            if ended {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 }
 
@@ -147,11 +182,17 @@ pub(super) struct Datagrams {
     at: usize,
     end: usize,
     idle: Option<Duration>,
+    taken: TakenDatagrams,
     stop: Stop,
 }
 
 impl Datagrams {
-    pub fn bind(local: &str, idle: Option<Duration>, stop: &Stop) -> io::Result<Datagrams> {
+    pub fn bind(
+        local: &str,
+        idle: Option<Duration>,
+        taken: TakenDatagrams,
+        stop: &Stop,
+    ) -> io::Result<Datagrams> {
         let socket = first(&resolve(local)?, UdpSocket::bind)?;
         match socket.local_addr()?.ip() {
             IpAddr::V4(group) if group.is_multicast() => {
@@ -167,6 +208,7 @@ impl Datagrams {
             at: 0,
             end: 0,
             idle,
+            taken,
             stop: stop.clone(),
         })
     }
@@ -178,7 +220,8 @@ impl Read for Datagrams {
         while self.at == self.end {
             match self.socket.recv(&mut self.datagram) {
                 // An empty one is no sample.
-                Ok(bytes) => (self.at, self.end) = (0, bytes),
+                Ok(bytes) if self.taken.takes(bytes) => (self.at, self.end) = (0, bytes),
+                Ok(_) => {}
                 Err(error) if waits(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -283,12 +326,87 @@ mod tests {
         assert_eq!(got, "samples");
     }
 
+    /// What is closed with something unread is reset, and the peer loses what it has not read.
+    #[test]
+    fn a_peer_that_has_said_something_gets_all() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let all = vec![7; 8 << 20];
+        let (count, (to_peer, told)) = (all.len(), std::sync::mpsc::channel());
+        let peer = std::thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            peer.write_all(b"hello").unwrap();
+            told.recv().unwrap();
+            let mut got = Vec::new();
+            peer.read_to_end(&mut got).map(|_| got.len())
+        });
+        let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
+        // What the peer says is there.
+        while writer.stream.peek(&mut [0]).is_err() {}
+        to_peer.send(()).unwrap();
+        writer.write_all(&all).unwrap();
+        writer.flush().unwrap();
+        drop(writer);
+        assert_eq!(peer.join().unwrap().unwrap(), count);
+    }
+
+    /// It may wait for something else before it ends the connection.
+    #[test]
+    fn a_peer_that_does_not_close_does_not_keep_an_output_from_its_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        writer.write_all(b"samples").unwrap();
+        writer.flush().unwrap();
+        drop(writer);
+        let mut got = String::new();
+        peer.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "samples");
+    }
+
+    /// Its data would be lost without a word.
+    #[test]
+    fn a_peer_that_resets_the_connection_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        writer.write_all(b"samples").unwrap();
+        // Closed with something unread.
+        while peer.peek(&mut [0]).unwrap() == 0 {}
+        drop(peer);
+        let error = writer.flush().unwrap_err();
+        let kinds = [
+            ErrorKind::ConnectionReset,
+            ErrorKind::BrokenPipe,
+            ErrorKind::NotConnected,
+        ];
+        assert!(kinds.contains(&error.kind()), "{error}");
+    }
+
+    #[test]
+    fn datagrams_that_are_not_taken_are_not_read() {
+        let (idle, stop) = (Some(Duration::from_millis(100)), Stop::new());
+        let taken = TakenDatagrams::of_samples(2, |_, _| {});
+        let mut reader = Datagrams::bind("127.0.0.1:0", idle, taken, &stop).unwrap();
+        let to = reader.socket.local_addr().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for datagram in [&[1, 0, 1, 0][..], &[255], &[1, 0]] {
+            socket.send_to(datagram, to).unwrap();
+        }
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        assert_eq!(got, [1, 0, 1, 0, 1, 0]);
+    }
+
     /// A reader of datagrams would wait for ever if they came faster than it looks whether it is
     /// to end.
     #[test]
     fn empty_datagrams_do_not_keep_an_input_from_its_end() {
         let idle = Some(Duration::from_millis(100));
-        let mut reader = Datagrams::bind("127.0.0.1:0", idle, &Stop::new()).unwrap();
+        let taken = TakenDatagrams::default();
+        let mut reader = Datagrams::bind("127.0.0.1:0", idle, taken, &Stop::new()).unwrap();
         let to = reader.socket.local_addr().unwrap();
         let (ended, end) = std::sync::mpsc::channel();
         std::thread::spawn(move || ended.send(reader.read(&mut [0; 8]).unwrap()));

@@ -5,6 +5,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,16 @@ fn ready(file: &File, event: libc::c_short) -> io::Result<bool> {
             error if error.kind() == ErrorKind::Interrupted => Ok(false),
             error => Err(error),
         },
+    }
+}
+
+/// Bytes written to a TCP connection that the peer's host has not confirmed. Its end counts as one.
+pub(super) fn unsent(stream: &TcpStream) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: a descriptor that is open, and a number of this function's own that is written.
+    match unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } {
+        0 => Ok(bytes.max(0) as usize),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

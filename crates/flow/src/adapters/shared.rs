@@ -9,7 +9,9 @@
 //!
 //! A writer that is killed leaves them. So that nobody takes what it left for its successor's, a
 //! writer locks its segment for as long as it lives, and rights of their own tell such segments
-//! from those of Laminar's programs, which lock nothing.
+//! from those of Laminar's programs, which lock nothing. A reader locks a byte of the segment. So a
+//! writer that has seen this lock knows when its reader is gone; another program's may be, and the
+//! writer waits for it.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -21,10 +23,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use self::lock::{LOCKED, has_reader, is_left, is_of_karoo, lock_as_reader, try_lock};
 use self::semaphore::Semaphore;
 use super::address::RING;
 use super::stop::{LAST, Stop, takes_nothing};
 
+mod lock;
 mod semaphore;
 
 #[cfg(test)]
@@ -33,8 +37,6 @@ mod tests;
 
 /// Bytes of the count.
 const COUNT: usize = size_of::<AtomicI64>();
-/// Rights of segments that their writers lock. Those of Laminar's programs have 0o700.
-const LOCKED: libc::mode_t = 0o600;
 /// Looks before a wait becomes a sleep, and the sleep.
 const LOOKS: u32 = 2000;
 const SLEEP: Duration = Duration::from_micros(50);
@@ -79,23 +81,6 @@ fn open(name: &CString, flags: libc::c_int) -> io::Result<File> {
     }
 }
 
-/// Whether its writer locks a segment.
-fn is_of_karoo(segment: &File) -> io::Result<bool> {
-    Ok(segment.metadata()?.mode() & 0o777 == LOCKED)
-}
-
-/// Locks a segment as long as the file is open, if nobody else does.
-fn try_lock(segment: &File, how: libc::c_int) -> bool {
-    // SAFETY: the descriptor is open.
-    unsafe { libc::flock(segment.as_raw_fd(), how | libc::LOCK_NB) == 0 }
-}
-
-/// Whether a segment's writer is gone, and has left it there: it is locked then. Of those that
-/// nobody locks this is not known.
-fn is_left(segment: &File) -> io::Result<bool> {
-    Ok(is_of_karoo(segment)? && try_lock(segment, libc::LOCK_SH))
-}
-
 /// Whether a name leads to a segment.
 fn is_at(segment: &File, name: &CString) -> io::Result<bool> {
     match open(name, libc::O_RDONLY) {
@@ -126,8 +111,10 @@ fn hold(text: &str) -> io::Result<Option<File>> {
     Ok(is_at(&file, &name)?.then_some(file))
 }
 
-/// The mapped segment. The mapping keeps the file open, and so the writer's lock on it.
+/// The mapped segment.
 struct Segment {
+    /// Kept open, and with it the lock of this end.
+    file: File,
     start: NonNull<u8>,
     /// Bytes of the ring.
     ring: usize,
@@ -195,6 +182,8 @@ impl Segment {
         if is_left(&file)? {
             return Ok(None);
         }
+        // Before the writer is told that a reader is there: it looks once.
+        lock_as_reader(&file)?;
         Segment::map(text, ring, file).map(Some)
     }
 
@@ -225,6 +214,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         Ok(Segment {
+            file,
             start: NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?,
             ring,
             at: 0,
@@ -304,6 +294,8 @@ pub struct SharedWriter {
     there: Semaphore,
     taken: Semaphore,
     has_reader: bool,
+    /// Whether the reader holds its lock as long as it lives.
+    reader_locks: bool,
     stop: Stop,
 }
 
@@ -343,26 +335,48 @@ impl SharedWriter {
             there,
             taken,
             has_reader: false,
+            reader_locks: false,
             stop: stop.clone(),
         })
     }
+
+    /// Whether the reader has come.
+    fn look_for_reader(&mut self) -> bool {
+        if !self.has_reader && self.taken.try_wait() {
+            self.has_reader = true;
+            self.reader_locks = has_reader(&self.segment.file);
+        }
+        self.has_reader
+    }
+
+    /// Whether the reader has come and is gone, as far as that can be known.
+    fn reader_is_gone(&self) -> bool {
+        self.reader_locks && !has_reader(&self.segment.file)
+    }
+}
+
+fn reader_is_gone() -> io::Error {
+    io::Error::new(ErrorKind::BrokenPipe, "the reader has gone")
 }
 
 impl Write for SharedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let (mut looks, begin) = (0, Instant::now());
         loop {
-            self.has_reader = self.has_reader || self.taken.try_wait();
+            let has_reader = self.look_for_reader();
             let room = self.segment.ring - self.segment.full()?;
-            if self.has_reader && (room > 0 || bytes.is_empty()) {
+            if has_reader && (room > 0 || bytes.is_empty()) {
                 let count = bytes.len().min(room);
                 self.segment.write(&bytes[..count]);
                 return Ok(count);
             }
-            if self.stop.is_set() && !self.has_reader {
+            if self.stop.is_set() && !has_reader {
                 return Err(io::Error::other("stopped before a reader came"));
             }
             pause(&mut looks);
+            if looks >= LOOKS && self.reader_is_gone() {
+                return Err(reader_is_gone());
+            }
             if looks >= LOOKS && self.stop.is_set() && begin.elapsed() > LAST {
                 return Err(takes_nothing());
             }
@@ -370,7 +384,7 @@ impl Write for SharedWriter {
     }
 
     /// Waits until the reader has taken all, as its memory goes with this end. Gives up if that
-    /// takes none for a second while all is to stop.
+    /// takes none for a second while all is to stop. A reader that is gone before is an error.
     fn flush(&mut self) -> io::Result<()> {
         if !self.has_reader {
             return Ok(());
@@ -385,6 +399,10 @@ impl Write for SharedWriter {
                 return Ok(());
             }
             pause(&mut looks);
+            // It may have taken the last bytes before it went.
+            if looks >= LOOKS && self.reader_is_gone() && self.segment.full()? > 0 {
+                return Err(reader_is_gone());
+            }
         }
     }
 }

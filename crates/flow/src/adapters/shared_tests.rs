@@ -206,3 +206,38 @@ fn a_segment_that_cannot_be_made_whole_is_taken_away() {
         assert!(!segment_path(&name).exists());
     }
 }
+
+#[test]
+fn a_writer_whose_reader_is_gone_fails() {
+    let name = format!("karoo-flow-reader-{}", std::process::id());
+    let stop = Stop::new();
+    let ends = || {
+        let writer = SharedWriter::create(&name, 64, &stop).unwrap();
+        let reader = SharedReader::open(&name, 64, None, &stop).unwrap();
+        (writer, reader)
+    };
+    let (mut writer, reader) = ends();
+    writer.write_all(&[7; 60]).unwrap();
+    assert!(!writer.reader_is_gone());
+    drop(reader);
+    let error = writer.write_all(&[7; 5]).unwrap_err();
+    assert_eq!(error.to_string(), "the reader has gone");
+    assert_eq!(writer.flush().unwrap_err().kind(), ErrorKind::BrokenPipe);
+    drop(writer);
+    // One that has taken all was a good reader.
+    let (mut writer, mut reader) = ends();
+    writer.write_all(&[7; 60]).unwrap();
+    reader.read_exact(&mut [0; 60]).unwrap();
+    drop(reader);
+    writer.flush().unwrap();
+}
+
+/// A program of Laminar's locks nothing: that there is no lock says nothing of it.
+#[test]
+fn a_reader_without_a_lock_is_not_taken_for_gone() {
+    let name = format!("karoo-flow-unlocked-{}", std::process::id());
+    let mut writer = SharedWriter::create(&name, 64, &Stop::new()).unwrap();
+    writer.taken.post().unwrap();
+    writer.write_all(&[7; 60]).unwrap();
+    assert!(writer.has_reader && !writer.reader_is_gone());
+}
