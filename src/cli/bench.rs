@@ -7,11 +7,10 @@ pub(in crate::cli) use kernels::Report as KernelsReport;
 
 use clap::{Args, Subcommand};
 
-use super::{Failure, examples};
+use super::{Failure, examples, print_json};
 use crate::assembly::StageError;
 use crate::bench::engine::{self, BenchError, BenchOptions};
 use crate::bench::ports::{self, PortsError, PortsOptions, PortsReport};
-use crate::report::to_json;
 
 /// Measure what this machine can do
 #[derive(Debug, Args)]
@@ -58,8 +57,7 @@ fn run_engine(options: &BenchOptions) -> Result<(), Failure> {
         _ => Failure::data(error),
     })?;
     if options.json {
-        let text = to_json(&report).map_err(Failure::data)?;
-        println!("{text}");
+        print_json(&report)?;
     } else {
         print!("{report}");
     }
@@ -80,8 +78,7 @@ fn run_ports(options: &PortsOptions) -> Result<(), Failure> {
         _ => Failure::usage(error),
     })?;
     if options.json {
-        let text = to_json(&report).map_err(Failure::data)?;
-        println!("{text}");
+        print_json(&report)?;
     } else {
         print!("{report}");
     }

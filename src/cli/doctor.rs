@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use clap::{Args, Command};
 
-use super::{Failure, examples, fgpu, with_katgpucbf_syntax};
+use super::{Failure, examples, fgpu, print_json, with_katgpucbf_syntax};
 use crate::config::units::seconds;
 use crate::config::{FgpuOptions, heading};
 use crate::doctor::{Asked, Look, examine};
-use crate::report::to_json;
 
 /// Options of `fgpu` that say what should come, and so are named by help. All others are taken.
 const NAMED: [&str; 15] = [
@@ -101,7 +100,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     };
     let report = examine(&asked, look).map_err(Failure::data)?;
     match args.json {
-        true => println!("{}", to_json(&report).map_err(Failure::data)?),
+        true => print_json(&report)?,
         false => print!("{report}"),
     }
     let codes = report.findings.iter().map(|finding| finding.code.name());

@@ -64,6 +64,7 @@ use log::LogFormat;
 
 use crate::config::heading;
 use crate::net::is_stdout;
+use crate::report::{Documented, to_json};
 
 /// Colours of help and of errors, where a terminal shows them.
 const STYLES: Styles = Styles::styled()
@@ -149,6 +150,12 @@ fn put_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
+/// Prints a document as JSON, for `--json`.
+fn print_json(document: &impl Documented) -> Result<(), Failure> {
+    println!("{}", to_json(document).map_err(Failure::data)?);
+    Ok(())
+}
+
 /// Why not all was printed.
 static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
 
@@ -217,14 +224,12 @@ fn command() -> clap::Command {
         command = command.mut_arg("log_format", |format| format.env(None::<&str>));
     }
     // Also a key of configuration files, which know the options of fgpu itself.
-    let format = command.get_arguments();
-    let format = format.filter(|arg| arg.is_global_set()).cloned();
-    let format: Vec<_> = format.collect();
-    let (doctors, shadows) = (format.clone(), format.clone());
+    let global = command.get_arguments().filter(|arg| arg.is_global_set());
+    let global: Vec<_> = global.cloned().collect();
     let command = command
-        .mut_subcommand("fgpu", |fgpu| fgpu::command(fgpu.args(format)))
-        .mut_subcommand("doctor", |doctor| doctor::command(doctor.args(doctors)))
-        .mut_subcommand("shadow", |shadow| shadow::command(shadow.args(shadows)))
+        .mut_subcommand("fgpu", |fgpu| fgpu::command(fgpu.args(&global)))
+        .mut_subcommand("doctor", |doctor| doctor::command(doctor.args(&global)))
+        .mut_subcommand("shadow", |shadow| shadow::command(shadow.args(&global)))
         .mut_subcommand("dsim", with_katgpucbf_syntax);
     help::mark_required(command)
 }

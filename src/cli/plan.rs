@@ -10,10 +10,9 @@ use host;
 use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
 use host::topology::{CoreTimes, CpuList, Machine, Root};
 
-use super::{Failure, Files, colour, examples};
+use super::{Failure, Files, colour, examples, print_json};
 use crate::assembly::Demand;
 use crate::config::{FgpuOptions, List, heading};
-use crate::report::to_json;
 
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
@@ -95,8 +94,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::usage(format!("--picture {}: {error}", path.display())))?;
     }
     if args.json {
-        let text = to_json(&plan).map_err(Failure::data)?;
-        println!("{text}");
+        print_json(&plan)?;
     } else {
         print!("{}", coloured(&plan));
     }

@@ -12,7 +12,7 @@ use host::topology::{Machine, Root};
 use katcp::Client;
 use katcp::reading::unix_now;
 
-use super::{Failure, Files, colour, examples, make_folder};
+use super::{Failure, Files, colour, examples, make_folder, print_json};
 use crate::assembly::{BackendKind, stop_on_signal};
 use crate::config::units::hertz;
 use crate::config::{ConfigError, check_rate, heading, with_output_keys};
@@ -21,7 +21,6 @@ use crate::report::html::REPORT_FILES;
 use crate::report::qualification::{
     Checked, Limit, Qualification, Requirement, number, write_qualification,
 };
-use crate::report::to_json;
 
 /// Programs that make a PDF of a page.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -259,7 +258,7 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
         print_page(folder, &BROWSERS);
     }
     if args.json {
-        println!("{}", to_json(&report).map_err(Failure::data)?);
+        print_json(&report)?;
     }
     let failed = report.requirements.iter().filter(|of| !of.passed()).count();
     match (report.requirements.len(), failed) {

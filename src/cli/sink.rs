@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use live::LiveArgs;
 
-use super::{Failure, colour, examples};
+use super::{Failure, colour, examples, print_json};
 use crate::config::{SynthesisOptions, heading, with_output_keys};
-use crate::report::to_json;
 use crate::sink::{self, SinkError, SinkOptions};
 
 /// Take F-engine heaps in, from an interface while they come or from a capture, and check them
@@ -87,7 +86,7 @@ fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
         _ => Failure::data(error),
     })?;
     if args.json {
-        println!("{}", to_json(&report).map_err(Failure::data)?);
+        print_json(&report)?;
     } else {
         println!("{}", coloured(&report, report.problems().count()));
     }

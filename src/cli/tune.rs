@@ -12,9 +12,8 @@ use host::tuning::{
 };
 
 use super::schema::Findings;
-use super::{Failure, colour, examples};
+use super::{Failure, colour, examples, print_json};
 use crate::config::List;
-use crate::report::to_json;
 
 /// Check and change what a host needs so that nothing interrupts or slows its engines
 #[derive(Debug, Args)]
@@ -162,11 +161,9 @@ impl About {
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let (scope, findings) = args.about.findings()?;
     if args.json {
-        let text = to_json(&Findings {
+        print_json(&Findings {
             findings: &findings,
-        })
-        .map_err(Failure::data)?;
-        println!("{text}");
+        })?;
     } else if args.explain {
         for finding in &findings {
             println!("{}", coloured(&explain(finding)));

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::kernels::{self, Case, KernelError, Machine, Row, Together};
-use crate::cli::{Failure, examples};
+use crate::cli::{Failure, examples, print_json};
 use crate::config::{ConfigError, heading};
 use crate::gpu::{Fft, Gpu, Kernels, Tune};
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 /// Time the GPU's kernels, with dither
 ///
@@ -116,7 +116,7 @@ pub fn run(args: &KernelArgs) -> Result<(), Failure> {
             kernels: &rows,
             together: &together,
         };
-        println!("{}", to_json(&report).map_err(Failure::data)?);
+        print_json(&report)?;
     }
     Ok(())
 }

@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{load, plan};
-use crate::cli::{Failure, Files, examples};
-use crate::report::{Documented, to_json};
+use crate::cli::{Failure, Files, examples, print_json};
+use crate::report::Documented;
 
 pub(in crate::cli) use chain::Report as ChainReport;
 pub(in crate::cli) use queues::Report as QueuesReport;
@@ -176,7 +176,7 @@ fn graphs(args: &GraphArgs) -> Result<(), Failure> {
         report.graphs.push(measured);
     }
     if args.json {
-        println!("{}", to_json(&report).map_err(Failure::data)?);
+        print_json(&report)?;
     } else {
         let near = report
             .graphs

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::load;
-use crate::cli::{Failure, Files};
-use crate::report::{Documented, to_json};
+use crate::cli::{Failure, Files, print_json};
+use crate::report::Documented;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -139,7 +139,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         report,
     };
     if args.json {
-        println!("{}", to_json(&checked).map_err(Failure::data)?);
+        print_json(&checked)?;
     } else {
         show(&checked);
     }

@@ -22,9 +22,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::modem::ModemBenchError;
-use crate::cli::Failure;
+use crate::cli::{Failure, print_json};
 use crate::config::units::seconds;
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -201,8 +201,7 @@ fn measure_all<B, R, D: Documented>(
     }
     let lost = rows.iter().map(shown.lost).sum();
     if json {
-        let document = to_json(&document(machine, rows)).map_err(Failure::data)?;
-        println!("{document}");
+        print_json(&document(machine, rows))?;
     }
     none_lost(lost)
 }

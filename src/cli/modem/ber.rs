@@ -19,11 +19,11 @@ use serde::Serialize;
 use super::algorithms::{self, Algorithms};
 use super::channel::{self, FrontEndOptions, Given};
 use super::samples;
-use crate::cli::{Failure, Files, NewFile, make_folder};
+use crate::cli::{Failure, Files, NewFile, make_folder, print_json};
 use crate::config::units::hertz;
+use crate::report::Documented;
 use crate::report::error_rates::error_rates_svg;
 use crate::report::modem::{RatesRun, bit_rates, write_rates};
-use crate::report::{Documented, to_json};
 
 /// Samples of delay before the signal, besides a random part of a symbol.
 const DELAY: f64 = 500.0;
@@ -352,8 +352,7 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
     let points = run_trials(&trials, threads, shown).map_err(Failure::data)?;
     if args.json {
         let curves = Curves { points: &points };
-        let json = to_json(&curves).map_err(Failure::data)?;
-        println!("{json}");
+        print_json(&curves)?;
     }
     let drawn = picture.map_or(Ok(()), |picture| picture.draw(&points));
     if let Some(dir) = &args.report {

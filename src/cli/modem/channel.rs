@@ -16,9 +16,9 @@ use serde::Serialize;
 
 use super::ending::{Watch, after};
 use super::samples::{self, file, goes_to_stdout, is_standard};
-use crate::cli::Failure;
+use crate::cli::{Failure, print_json};
 use crate::config::units::hertz;
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Samples")]
@@ -385,8 +385,7 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         output_clipped: written.clipped,
     };
     if args.json {
-        let json = to_json(&passed).map_err(Failure::data)?;
-        println!("{json}");
+        print_json(&passed)?;
         return whole;
     }
     let mut text = format!(

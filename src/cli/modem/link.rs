@@ -25,10 +25,10 @@ use super::messages::{FrameSettings, messages};
 use super::samples::{self, goes_to_stdout, is_standard};
 use super::sink::{self, NewOutput, Sink, SinkSettings};
 use super::stream::Source;
-use crate::cli::Failure;
+use crate::cli::{Failure, print_json};
 use crate::modem::Pace;
+use crate::report::Documented;
 use crate::report::modem::{Corrected, InputLevel, input_lines};
-use crate::report::{Documented, to_json};
 
 /// Samples that are given together, and how many such blocks may wait.
 const BLOCK: usize = 4096;
@@ -273,7 +273,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
 
 fn report(args: &LinkArgs, to_standard: bool, linked: &Linked) -> Result<(), Failure> {
     if args.json {
-        println!("{}", to_json(linked).map_err(Failure::data)?);
+        print_json(linked)?;
         return Ok(());
     }
     let (sent, counts) = (&linked.sent, &linked.counts);

@@ -21,10 +21,10 @@ use super::samples::{self, goes_to_stdout};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
-use crate::cli::{Failure, Files, make_folder};
+use crate::cli::{Failure, Files, make_folder, print_json};
 use crate::modem::{IntakeCounts, Place};
+use crate::report::Documented;
 use crate::report::modem::{Corrected, InputLevel, ModemRun, input_lines};
-use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Samples")]
@@ -335,8 +335,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
 
 fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> {
     if args.json {
-        let json = to_json(done).map_err(Failure::data)?;
-        println!("{json}");
+        print_json(done)?;
         return Ok(());
     }
     let counts = &done.counts;

@@ -18,9 +18,9 @@ use super::graph;
 use super::messages::{FrameSettings, messages, next_message};
 use super::samples::{self, goes_to_stdout, is_standard};
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
-use crate::cli::Failure;
+use crate::cli::{Failure, print_json};
 use crate::modem::{OutletCounts, Place};
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 /// Blank symbols that are made at once.
 const BLANKS: u64 = 1 << 14;
@@ -307,8 +307,7 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
 
 fn report(args: &TxArgs, sent: &Sent) -> Result<(), Failure> {
     if args.json {
-        let json = to_json(sent).map_err(Failure::data)?;
-        println!("{json}");
+        print_json(sent)?;
         return Ok(());
     }
     let mut text = format!(

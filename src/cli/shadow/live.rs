@@ -15,14 +15,13 @@ use crate::cli::fgpu::launch::{Launch, ended_early, failure, finish, give_up};
 use crate::cli::frame::StopReason;
 use crate::cli::losses::Losses;
 use crate::cli::serve::Serving;
-use crate::cli::{Failure, colour};
+use crate::cli::{Failure, colour, print_json};
 use crate::engine::ChunkObserver;
 use crate::engine::steer::{ControlHandle, REQUESTS};
 use crate::fgpu::{LiveEngine, LiveParts};
 use crate::losses::LossRecord;
 use crate::net::FlowTable;
 use crate::ports::OpenPort;
-use crate::report::to_json;
 use crate::shadow::{
     ComparedStream, Comparer, ComparerHandle, Followed, Follower, Heard, Inlet, Listener,
     OurBatches, Selection, ShadowReport, Target, queue,
@@ -267,7 +266,7 @@ fn say(before: Option<&ComparedStream>, now: &ComparedStream) {
 
 fn print(report: &ShadowReport, json: bool) -> Result<(), Failure> {
     if json {
-        println!("{}", to_json(report).map_err(Failure::data)?);
+        print_json(report)?;
         return Ok(());
     }
     let style = match report.count() == 0 && report.unjudged().is_empty() {

@@ -15,10 +15,10 @@ use rand_chacha::ChaCha8Rng;
 use super::SinkArgs;
 use super::metrics::SinkMetrics;
 use crate::assembly::{Demand, Threads};
-use crate::cli::Failure;
 use crate::cli::frame::{self, StopReason};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
+use crate::cli::{Failure, print_json};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
     Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions, heading,
@@ -27,7 +27,6 @@ use crate::metrics::site;
 use crate::net::{FlowTable, parse_endpoints};
 use crate::page::{SinkPage, SinkPageParts};
 use crate::ports::{Interface, Links, OpenPort, PortUse};
-use crate::report::to_json;
 use crate::sim::{DigitiserConfig, Windows, parse};
 use crate::sink::StreamReport;
 use crate::sink::live::{
@@ -396,8 +395,7 @@ fn close(port: OpenPort) -> u64 {
 
 fn print(report: &LiveReport, json: bool) -> Result<(), Failure> {
     if json {
-        let json = to_json(report).map_err(Failure::data)?;
-        println!("{json}");
+        print_json(report)?;
     } else {
         println!("{}", super::coloured(report, report.problems().count()));
     }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::chain::{Chain, ChainRow, measure_chain};
-use crate::cli::{Failure, examples};
-use crate::report::{Documented, to_json};
+use crate::cli::{Failure, examples, print_json};
+use crate::report::Documented;
 
 /// Measure a chain of kernels on several CPUs, beside threads that are written by hand for it
 ///
@@ -76,7 +76,7 @@ pub fn run(args: &ChainArgs) -> Result<(), Failure> {
         rows,
     };
     if args.json {
-        println!("{}", to_json(&report).map_err(Failure::data)?);
+        print_json(&report)?;
         return Ok(());
     }
     println!(

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::two_cpus;
 use crate::bench::queues::{QueueRow, measure_queues};
-use crate::cli::{Failure, examples};
-use crate::report::{Documented, to_json};
+use crate::cli::{Failure, examples, print_json};
+use crate::report::Documented;
 
 /// Measure what a block takes from one CPU to another, by its size and the way that it passes
 ///
@@ -61,7 +61,7 @@ pub fn run(args: &QueueArgs) -> Result<(), Failure> {
         rows: measure_queues(cpus, &args.bytes, args.rounds.into()),
     };
     if args.json {
-        println!("{}", to_json(&report).map_err(Failure::data)?);
+        print_json(&report)?;
         return Ok(());
     }
     println!("CPU {} to CPU {}", cpus.0, cpus.1);
