@@ -20,7 +20,7 @@ use crate::engine::OutputCounts;
 /// What a report's folder has.
 pub const REPORT_FILES: [&str; 2] = ["report.json", "report.html"];
 
-pub(super) const STYLE: &str = include_str!("report.css");
+const STYLE: &str = include_str!("report.css");
 /// Failed requests that the page lists.
 const FAILED_REQUESTS: usize = 20;
 
@@ -102,19 +102,37 @@ fn bytes(bytes: u64) -> String {
     }
 }
 
-/// The whole page.
-pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> String {
-    let mut out = String::new();
-    let capture = escape(&report.capture);
+/// Begins a page: its title, its heading, and a soft line under the heading. All three are HTML.
+pub(super) fn begin_page(out: &mut String, title: &str, heading: &str, under: &str) {
     let _ = write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Karoo: {capture}</title><style>{STYLE}</style></head><body><main>\
-         <h1>Run of <code>{capture}</code></h1><p class=\"soft\">Karoo {} · backend {} · {:.3} MHz sample clock</p>",
+         <title>{title}</title><style>{STYLE}</style></head><body><main>\
+         <h1>{heading}</h1><p class=\"soft\">{under}</p>"
+    );
+}
+
+/// Ends a page.
+pub(super) fn end_page(out: &mut String) {
+    out.push_str("</main></body></html>\n");
+}
+
+/// The whole page.
+pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> String {
+    let mut out = String::new();
+    let capture = escape(&report.capture);
+    let under = format!(
+        "Karoo {} · backend {} · {:.3} MHz sample clock",
         escape(&report.karoo),
         escape(&report.backend),
         report.config.clock.adc_sample_rate / 1e6,
+    );
+    begin_page(
+        &mut out,
+        &format!("Karoo: {capture}"),
+        &format!("Run of <code>{capture}</code>"),
+        &under,
     );
     verdict(&mut out, report);
     tiles(&mut out, report);
@@ -135,7 +153,7 @@ pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> Str
     lcores(&mut out, report);
     chosen(&mut out, report);
     configuration(&mut out, report);
-    out.push_str("</main></body></html>\n");
+    end_page(&mut out);
     out
 }
 

@@ -6,7 +6,7 @@ use ground::plural;
 use karoo_modem::rx::{Counts, Outcome};
 use quick_xml::escape::escape;
 
-use super::super::html::{STYLE, grouped, seconds, write_tiles};
+use super::super::html::{begin_page, end_page, grouped, seconds, write_tiles};
 use super::{InputLevel, ModemGatherer, ModemRun, pictures};
 
 /// The whole page.
@@ -17,14 +17,12 @@ pub(super) fn page(gathered: &ModemGatherer, run: &ModemRun, counts: &Counts) ->
         Some(rate) => format!("{:.6} Msample/s", rate / 1e6),
         None => "rate not known".to_owned(),
     };
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Karoo modem: {input}</title><style>{STYLE}</style></head><body><main>\
-         <h1>Frames of <code>{input}</code></h1><p class=\"soft\">Karoo {} · {rate} · {}</p>",
-        env!("CARGO_PKG_VERSION"),
-        escape(&run.machine),
+    let (karoo, machine) = (env!("CARGO_PKG_VERSION"), escape(&run.machine));
+    begin_page(
+        &mut out,
+        &format!("Karoo modem: {input}"),
+        &format!("Frames of <code>{input}</code>"),
+        &format!("Karoo {karoo} · {rate} · {machine}"),
     );
     verdict(&mut out, counts);
     tiles(&mut out, run, counts);
@@ -33,7 +31,7 @@ pub(super) fn page(gathered: &ModemGatherer, run: &ModemRun, counts: &Counts) ->
     constellations(&mut out, gathered);
     curves(&mut out, gathered, run);
     frames(&mut out, gathered, run, counts);
-    out.push_str("</main></body></html>\n");
+    end_page(&mut out);
     out
 }
 

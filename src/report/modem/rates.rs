@@ -13,7 +13,7 @@ use karoo_modem::waveform::{ModeSet, Modulation};
 use quick_xml::escape::escape;
 
 use super::super::error_rates::{MeasuredRate, error_rates_svg, frame_rates_svg};
-use super::super::html::{ReportError, STYLE, grouped, seconds, write_tiles};
+use super::super::html::{ReportError, begin_page, end_page, grouped, seconds, write_tiles};
 
 /// Loss that is within the goal, in dB.
 const GOAL_DB: f64 = 0.3;
@@ -68,15 +68,9 @@ fn share(count: u64, of: u64) -> f64 {
 
 fn page(run: &RatesRun, points: &[TrialPoint]) -> String {
     let mut out = String::new();
-    let setting = escape(&run.setting);
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Karoo modem: error rates</title><style>{STYLE}</style></head><body><main>\
-         <h1>Error rates</h1><p class=\"soft\">Karoo {} · {setting}</p>",
-        env!("CARGO_PKG_VERSION"),
-    );
+    let (karoo, setting) = (env!("CARGO_PKG_VERSION"), escape(&run.setting));
+    let under = format!("Karoo {karoo} · {setting}");
+    begin_page(&mut out, "Karoo modem: error rates", "Error rates", &under);
     verdict(&mut out, run, points);
     let sent: u64 = points.iter().map(|point| point.result.sent).sum();
     let bits: u64 = points.iter().map(|point| point.result.bits).sum();
@@ -97,7 +91,7 @@ fn page(run: &RatesRun, points: &[TrialPoint]) -> String {
     pictures(&mut out, run, points);
     rates(&mut out, points);
     causes(&mut out, points);
-    out.push_str("</main></body></html>\n");
+    end_page(&mut out);
     out
 }
 

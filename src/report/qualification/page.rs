@@ -5,26 +5,27 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use quick_xml::escape::escape;
 
-use super::super::html::{STYLE, seconds, write_tiles};
+use super::super::html::{begin_page, end_page, seconds, write_tiles};
 use super::{Checked, Limit, Qualification, Requirement, number, picture};
 
 /// The whole page.
 pub(super) fn page(report: &Qualification) -> String {
     let mut out = String::new();
     let program = escape(&report.program);
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Qualification of {program}</title><style>{STYLE}</style></head><body><main>\
-         <h1>Qualification of <code>{program}</code></h1><p class=\"soft\">{} · measured by Karoo {} · {} · {} · \
-         Linux {} · backend {}</p>",
+    let under = format!(
+        "{} · measured by Karoo {} · {} · {} · Linux {} · backend {}",
         escape(&report.program_version),
         escape(&report.karoo),
         day(report.time),
         escape(&report.processor),
         escape(&report.kernel),
         escape(&report.backend),
+    );
+    begin_page(
+        &mut out,
+        &format!("Qualification of {program}"),
+        &format!("Qualification of <code>{program}</code>"),
+        &under,
     );
     verdict(&mut out, report);
     let figures = report
@@ -50,7 +51,7 @@ pub(super) fn page(report: &Qualification) -> String {
     for requirement in &report.requirements {
         section(&mut out, requirement);
     }
-    out.push_str("</main></body></html>\n");
+    end_page(&mut out);
     out
 }
 
