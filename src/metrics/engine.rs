@@ -44,11 +44,11 @@ pub struct EngineMetrics {
     pub links: Links,
     /// Time of each lcore.
     pub times: Vec<Arc<PhaseTimes>>,
-    /// What their ticks are.
+    /// Clock of those times' ticks.
     pub clock: TscClock,
-    /// When it was started.
+    /// When the engine was started.
     pub started: SystemTime,
-    /// How it is, beside what is counted.
+    /// State of the engine, beside what is counted.
     pub state: EngineState,
 }
 
@@ -57,7 +57,10 @@ impl Scrape for EngineMetrics {
         let mut families = Vec::new();
         self.add_input(&mut families);
         self.add_outputs(&mut families);
-        self.add_own(&mut families);
+        self.add_datagrams(&mut families);
+        self.add_times(&mut families);
+        self.add_chunks(&mut families);
+        add_build(&mut families);
         self.state.add(&mut families, &self.config, self.started);
         ports(&mut families, self.started, &self.links);
         text(families)
@@ -212,13 +215,14 @@ impl EngineMetrics {
         );
     }
 
-    fn add_own(&self, families: &mut Vec<MetricFamily>) {
-        let lane = |lane: usize| ("queue", lane.to_string());
+    /// Datagrams by receive queue, and those that were not placed.
+    fn add_datagrams(&self, families: &mut Vec<MetricFamily>) {
+        let queue = |queue: usize| ("queue", queue.to_string());
         let datagrams = self
             .rx
             .iter()
             .enumerate()
-            .map(|(n, rx)| (vec![lane(n)], rx.datagrams() as f64));
+            .map(|(n, rx)| (vec![queue(n)], rx.datagrams() as f64));
         let help = "datagrams looked at, by receive queue";
         self.counter(families, "karoo_input_datagrams", help, datagrams.collect());
         let drops = DropCause::ALL.iter().map(|&cause| {
@@ -231,7 +235,10 @@ impl EngineMetrics {
             "datagrams not placed",
             drops.collect(),
         );
+    }
 
+    /// Time of each lcore and of the GPU, and the age of data when it left.
+    fn add_times(&self, families: &mut Vec<MetricFamily>) {
         let reports = self.times.iter().map(|times| times.report(self.clock));
         let seconds = reports.flat_map(|report| {
             let cpu = report.core.map_or(String::new(), |core| core.to_string());
@@ -256,7 +263,10 @@ impl EngineMetrics {
         let help = "time that a GPU was busy, by what with";
         self.counter(families, "karoo_gpu_busy_seconds", help, busy.collect());
         families.push(self.latency());
+    }
 
+    /// How far receive chunks are, and how many chunks are free.
+    fn add_chunks(&self, families: &mut Vec<MetricFamily>) {
         let mut gauge = |name: &str, help: &str, samples| {
             families.extend(family(name, help, MetricType::GAUGE, samples));
         };
@@ -289,9 +299,10 @@ impl EngineMetrics {
             bytes,
         );
         let chunks = |value: fn(&ExtPool<OutputMemory>) -> usize| {
-            let of =
-                |(name, pool): &(String, _)| (vec![("stream", name.clone())], value(pool) as f64);
-            self.pools.iter().map(of).collect()
+            let pools = self.pools.iter();
+            let chunks =
+                pools.map(|(name, pool)| (vec![("stream", name.clone())], value(pool) as f64));
+            chunks.collect()
         };
         gauge(
             "karoo_output_chunks_free",
@@ -302,12 +313,6 @@ impl EngineMetrics {
             "karoo_output_chunks",
             "output chunks",
             chunks(ExtPool::capacity),
-        );
-        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        gauge(
-            "karoo_build_info",
-            "version that runs",
-            vec![(version, 1.0)],
         );
     }
 
@@ -345,6 +350,17 @@ impl EngineMetrics {
         );
         family
     }
+}
+
+/// Adds which version runs.
+fn add_build(families: &mut Vec<MetricFamily>) {
+    let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    families.extend(family(
+        "karoo_build_info",
+        "version that runs",
+        MetricType::GAUGE,
+        vec![(version, 1.0)],
+    ));
 }
 
 /// Adds the counters of ports, and the state of their links.
