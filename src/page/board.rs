@@ -1,14 +1,18 @@
-//! The verdict on an engine.
+//! The verdict: of an engine, and as a sink gives it too.
 
 use live::{CauseShown, LogEntry, State, Verdict};
 
 use super::runbook;
 use crate::losses::{ActiveLoss, LossRecord, LossStage, Severity};
 
-/// Whether all is well, or the top cause, since when, and what mends it. Before a heap `has_come`
-/// nothing is known to be well.
+/// The verdict on an engine, whose losses `record` has: as [`verdict_of`] its causes.
 pub fn verdict(record: &LossRecord, has_come: bool) -> Verdict {
-    let causes: Vec<_> = record.active().iter().map(cause).collect();
+    verdict_of(record.active().iter().map(cause).collect(), has_come)
+}
+
+/// Whether all is well, or the first of `causes`, which has to be the worst: since when it is, and
+/// what mends it. Before a heap `has_come` nothing is known to be well.
+pub fn verdict_of(causes: Vec<CauseShown>, has_come: bool) -> Verdict {
     match causes.first() {
         None if !has_come => Verdict {
             text: "no heap yet".to_owned(),

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use live::{CauseShown, LogEntry, State, Verdict};
 
+use super::board::verdict_of;
+
 /// Seconds without a heap, or without another loss, after which that is said.
 pub const QUIET: f64 = 5.0;
 /// Lines that are kept.
@@ -290,24 +292,8 @@ impl SinkBoard {
         let mut causes: Vec<_> = self.active.values().cloned().collect();
         // Silence has no rank: it comes first, as it explains the others.
         causes.sort_by_key(|cause| (std::cmp::Reverse(cause.state), rank(cause)));
-        let heaps = self.heaps.iter().flatten().any(|grown| grown.count > 0);
-        match causes.first() {
-            None if !heaps => Verdict {
-                text: "no heap yet".to_owned(),
-                ..Verdict::new(State::Warning)
-            },
-            None => Verdict {
-                text: "all well".to_owned(),
-                ..Verdict::new(State::Well)
-            },
-            Some(top) => Verdict {
-                state: top.state,
-                text: top.text.clone(),
-                since: Some(top.since),
-                mends: top.mends.clone(),
-                causes,
-            },
-        }
+        let has_come = self.heaps.iter().flatten().any(|grown| grown.count > 0);
+        verdict_of(causes, has_come)
     }
 
     /// What began and ended, newest first.
