@@ -6,22 +6,22 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
-use dpdk::{BURST, DpdkError, ExtPool, FlowRule, LcoreHandle, LcorePanic, QueueId, RxQueue};
+use dpdk::{BURST, DpdkError, FlowRule, LcoreHandle, LcorePanic, QueueId, RxQueue};
 use ground::{IdlePolicy, StopFlag};
 use host::placement::{EnginePlan, Role};
 
 use super::interfaces::{Interfaces, OpenPorts};
 use crate::assembly::{
     CaptureFeed, CaptureScan, Compute, EngineBuilder, Reception, RunningEngine, RxStage,
-    SourceLcore, StageError, StageIdle, Stages, Threads, Transmission,
+    SourceLcore, StageError, StageIdle, Threads, Transmission,
 };
 use crate::config::{FgpuConfig, InputConfig};
 use crate::engine::ChunkObserver;
 use crate::engine::steer::RequestQueues;
-use crate::memory::{MemoryError, OutputMemory};
+use crate::memory::MemoryError;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::ports::{InterfaceError, Links, Membership, PortError};
-use crate::recv::{EpochHint, ReceiveMemory, RxStats, WhenFull};
+use crate::recv::{EpochHint, RxStats, WhenFull};
 
 /// How long devices get to send the last packets: drivers do not tell when these have left.
 const LINGER: Duration = Duration::from_millis(50);
@@ -207,16 +207,6 @@ impl LiveEngine {
         self.running.stages.running()
     }
 
-    /// Receive chunks.
-    pub fn memory(&self) -> &Arc<ReceiveMemory> {
-        &self.running.memory
-    }
-
-    /// Output chunks, by stream.
-    pub fn output_pools(&self) -> &[(String, ExtPool<OutputMemory>)] {
-        &self.running.output_pools
-    }
-
     /// Nanoseconds that devices were busy, by what they did.
     pub fn busy(&self) -> &[(String, Arc<AtomicU64>)] {
         &self.running.busy
@@ -230,11 +220,6 @@ impl LiveEngine {
     /// What is at work between its ports.
     pub fn engine(&self) -> &RunningEngine {
         &self.running
-    }
-
-    /// Counters of the engine's lcores.
-    pub fn stages(&self) -> &Stages {
-        &self.running.stages
     }
 
     /// Where the time of its lcores goes.

@@ -13,6 +13,7 @@ use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source, Wit
 
 use super::fresh::Fresh;
 use super::{board, lost_percent, spectra, tables, time};
+use crate::assembly::{RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::control::fgpu::RequestRecord;
 use crate::engine::steer::{ControlHandle, Published};
@@ -25,22 +26,28 @@ use crate::recv::ReceiveMemory;
 /// Seconds between two points of the last hour, and how many points it has.
 const HOUR: (f64, usize) = (10.0, 360);
 
-/// What a page is made of.
-pub struct EngineParts {
-    /// Name of the engine.
-    pub name: String,
-    /// Configuration of the engine.
-    pub config: EngineConfig,
-    /// Where its counters are.
-    pub counters: Counters,
+/// What of an engine its page shows beside what the engine counts.
+pub struct EngineSeen {
     /// What is being lost.
     pub losses: Arc<LossRecord>,
     /// What the engine publishes.
     pub published: Arc<Published>,
-    /// What was asked of it.
+    /// What was asked of the engine.
     pub steering: ControlHandle,
     /// Who asked.
     pub record: Arc<RequestRecord>,
+}
+
+/// What an engine's page is made of.
+pub struct EnginePageParts {
+    /// Name of the engine.
+    pub name: String,
+    /// Configuration of the engine.
+    pub config: EngineConfig,
+    /// Where the engine's counters are.
+    pub counters: Counters,
+    /// What the engine does not count.
+    pub seen: EngineSeen,
     /// How old data was when it left, of each output.
     pub latencies: Vec<Arc<Latency>>,
     /// Nanoseconds that devices were busy, by what they did.
@@ -53,13 +60,40 @@ pub struct EngineParts {
     pub links: Links,
     /// Time of each lcore.
     pub times: Vec<Arc<PhaseTimes>>,
-    /// What their ticks are.
+    /// Clock of those times' ticks.
     pub clock: TscClock,
+}
+
+impl EnginePageParts {
+    /// Those of `engine`, which is called `name`, behind these ports.
+    pub fn of(
+        name: String,
+        config: &EngineConfig,
+        engine: &RunningEngine,
+        counters: Counters,
+        links: &Links,
+        threads: &Threads,
+        seen: EngineSeen,
+    ) -> Self {
+        Self {
+            name,
+            config: config.clone(),
+            counters,
+            seen,
+            latencies: engine.stages.latencies().to_vec(),
+            busy: engine.busy.clone(),
+            memory: engine.memory.clone(),
+            pools: engine.output_pools.clone(),
+            links: links.clone(),
+            times: threads.times().to_vec(),
+            clock: threads.clock(),
+        }
+    }
 }
 
 /// The page of an engine.
 pub struct EnginePage {
-    parts: EngineParts,
+    parts: EnginePageParts,
     rates: History,
     /// Losses of each cause.
     losses: History,
@@ -89,7 +123,7 @@ struct Look {
 
 impl EnginePage {
     /// A page of these parts.
-    pub fn new(parts: EngineParts) -> Self {
+    pub fn new(parts: EnginePageParts) -> Self {
         let rates = ["placed", "missing", "dropped", "sent", "not sent"];
         let rates = History::new(rates.map(str::to_owned), HOUR.0, HOUR.1);
         let outputs = parts.config.outputs.iter();
@@ -113,10 +147,8 @@ impl EnginePage {
 
     /// Spectra of each output, and what the input is like.
     fn seen(&self) -> Vec<Panel> {
-        let EngineParts {
-            config, published, ..
-        } = &self.parts;
-        let (clock, statistics) = (config.clock, published.statistics());
+        let EnginePageParts { config, seen, .. } = &self.parts;
+        let (clock, statistics) = (config.clock, seen.published.statistics());
         let mut panels: Vec<_> = tables::statistics_off(config).into_iter().collect();
         for (index, output) in config.outputs.iter().enumerate() {
             if let Some(statistics) = statistics.output(index).filter(|s| s.spectra > 0) {
@@ -147,13 +179,17 @@ impl EnginePage {
         let bars = Body::Bars {
             bars: self.bars.clone(),
         };
-        let entries = board::log(&parts.losses);
+        let entries = board::log(&parts.seen.losses);
         [
             Panel::new("time", "Time of each lcore and GPU", bars),
             tables::host(&parts.links),
-            tables::steering(&parts.steering, &parts.published, parts.config.clock),
+            tables::steering(
+                &parts.seen.steering,
+                &parts.seen.published,
+                parts.config.clock,
+            ),
             Panel::new("losses", "Losses", Body::Log { entries }),
-            tables::requests(&parts.record),
+            tables::requests(&parts.seen.record),
         ]
     }
 
@@ -194,7 +230,7 @@ impl EnginePage {
             let share = 100.0 * busy as f64 * 1e-9 / seconds;
             figures.push(Figure::new(format!("GPU, {name}"), share, "%"));
         }
-        let input = self.parts.published.statistics().input();
+        let input = self.parts.seen.published.statistics().input();
         if let Some(input) = input.filter(|of| of.has_samples()) {
             figures.extend(spectra::levels(&input, self.input.is_old(now.time)));
         }
@@ -214,8 +250,8 @@ fn loses(cause: Cause) -> bool {
     cause.severity() == Severity::Loss
 }
 
-fn look(parts: &EngineParts) -> Look {
-    let (busy, lost) = (parts.busy.iter(), parts.losses.totals());
+fn look(parts: &EnginePageParts) -> Look {
+    let (busy, lost) = (parts.busy.iter(), parts.seen.losses.totals());
     Look {
         time: unix_now(),
         at: Instant::now(),
@@ -260,7 +296,7 @@ fn loss_rates(before: &Look, now: &Look) -> Vec<f64> {
 
 /// Shares of time between two looks: of each lcore by what it did, of a GPU by what it was busy
 /// with.
-fn bars(parts: &EngineParts, before: &Look, now: &Look) -> Vec<Bar> {
+fn bars(parts: &EnginePageParts, before: &Look, now: &Look) -> Vec<Bar> {
     let mut bars = time::bars(&parts.times, &before.phases, &now.phases);
     let seconds = now.since(before);
     let busy = before.busy.iter().zip(&now.busy);
@@ -303,7 +339,7 @@ impl Source for EnginePage {
         let each = each.flat_map(|taken| taken.map_or([f64::NAN; 2], |(quantiles, _)| quantiles));
         let each: Vec<_> = each.collect();
         self.latency.note(now.time, &each);
-        let input = self.parts.published.statistics().input();
+        let input = self.parts.seen.published.statistics().input();
         let period = |input: &InputStatistics| spectra::period(input, self.parts.config.clock);
         let period = input.as_ref().map_or(0.0, |input| period(input));
         let newest = input.as_ref().map(|input| input.end.0);
@@ -325,7 +361,7 @@ impl Source for EnginePage {
 
     fn document(&mut self) -> Document {
         let has_come = self.last.counts.placed > 0;
-        let verdict = Body::Verdict(board::verdict(&self.parts.losses, has_come));
+        let verdict = Body::Verdict(board::verdict(&self.parts.seen.losses, has_come));
         let figures = Body::Figures {
             figures: self.figures.clone(),
         };
@@ -343,7 +379,7 @@ impl Source for EnginePage {
 
     fn array(&mut self, name: &str) -> Option<Array> {
         let found = array_of(&self.parts.config.outputs, name);
-        let board = self.parts.published.statistics();
+        let board = self.parts.seen.published.statistics();
         let Some((index, values)) = found else {
             let input = board
                 .input()

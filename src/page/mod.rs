@@ -15,7 +15,7 @@ mod tables;
 mod tests;
 mod time;
 
-pub use engine::{EnginePage, EngineParts};
+pub use engine::{EnginePage, EnginePageParts, EngineSeen};
 pub use sink::{SinkPage, SinkPageParts};
 
 /// Which share was lost, in percent; not a number where nothing came and nothing is known to be

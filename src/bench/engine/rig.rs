@@ -32,7 +32,7 @@ use crate::losses::{Counters, LossRecord};
 use crate::metrics::{EngineMetrics, EngineState};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::page::EngineParts;
+use crate::page::{EnginePageParts, EngineSeen};
 use crate::ports::Links;
 use crate::recv::{EpochHint, WhenFull};
 use crate::send::{SourceAddress, TxPools};
@@ -74,25 +74,20 @@ impl Running {
             sensors: Sensors::default(),
             losses: losses.clone(),
         };
+        let seen = EngineSeen {
+            losses,
+            published: self.published.clone(),
+            steering: self.steering.clone(),
+            record: Arc::default(),
+        };
+        let (name, threads) = (
+            format!("engine {number} of karoo bench engine"),
+            &rig.threads,
+        );
         ShownEngine {
-            metrics: EngineMetrics::of(config, engine, None, links, &rig.threads, state),
+            metrics: EngineMetrics::of(config, engine, None, links, threads, state),
             counters: counters(),
-            parts: EngineParts {
-                name: format!("engine {number} of karoo bench engine"),
-                config: config.clone(),
-                counters: counters(),
-                losses,
-                published: self.published.clone(),
-                steering: self.steering.clone(),
-                record: Arc::default(),
-                latencies: engine.stages.latencies().to_vec(),
-                busy: engine.busy.clone(),
-                memory: engine.memory.clone(),
-                pools: engine.output_pools.clone(),
-                links: links.clone(),
-                times: rig.threads.times().to_vec(),
-                clock: rig.threads.clock(),
-            },
+            parts: EnginePageParts::of(name, config, engine, counters(), links, threads, seen),
         }
     }
 

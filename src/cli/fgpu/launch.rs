@@ -23,13 +23,13 @@ use crate::config::{Decision, FgpuConfig};
 use crate::control;
 use crate::control::fgpu::{AppliedLog, EngineControl, RequestRecord};
 use crate::cpu::Workers;
-use crate::engine::steer::{ControlHandle, Published, REQUESTS};
+use crate::engine::steer::{ControlHandle, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{MemoryChoice, Tune};
 use crate::losses::{Counters, LossRecord};
 use crate::memory::BAR_SHARE;
 use crate::metrics::{EngineMetrics, EngineState, site};
-use crate::page::{EnginePage, EngineParts};
+use crate::page::{EnginePage, EnginePageParts, EngineSeen};
 
 /// Between two looks at the ports' links: for so long one that goes down may hold up the others.
 const LINKS: Duration = Duration::from_millis(100);
@@ -73,7 +73,13 @@ impl Launch<'_> {
         let engine = engine.map_err(failure)?;
         let record = Arc::<RequestRecord>::default();
         let lost = Arc::<LossRecord>::default();
-        let page = self.page(&engine, &steering, &published, &lost, &record);
+        let seen = EngineSeen {
+            losses: lost.clone(),
+            published: published.clone(),
+            steering: steering.clone(),
+            record: record.clone(),
+        };
+        let page = self.page(&engine, seen);
         let period = self.args.karoo_sensors_period;
         let period = (period > 0).then(|| Duration::from_secs(period.into()));
         let sensors = Sensors::paced("karoo.", period);
@@ -124,38 +130,16 @@ impl Launch<'_> {
     }
 
     /// What a browser is shown of the engine.
-    fn page(
-        &self,
-        engine: &LiveEngine,
-        steering: &ControlHandle,
-        published: &Arc<Published>,
-        losses: &Arc<LossRecord>,
-        record: &Arc<RequestRecord>,
-    ) -> EnginePage {
+    fn page(&self, live: &LiveEngine, seen: EngineSeen) -> EnginePage {
         let config = &self.config.engine;
         let outputs = config.outputs.iter().map(|output| &output.name[..]);
         let outputs = outputs.collect::<Vec<_>>().join(", ");
-        EnginePage::new(EngineParts {
-            name: format!("F-engine {}: {outputs}", config.feng_id),
-            config: config.clone(),
-            counters: Counters::of(
-                config,
-                engine.engine(),
-                engine.capture_stats(),
-                engine.links(),
-            ),
-            losses: losses.clone(),
-            published: published.clone(),
-            steering: steering.clone(),
-            record: record.clone(),
-            latencies: engine.stages().latencies().to_vec(),
-            busy: engine.busy().to_vec(),
-            memory: engine.memory().clone(),
-            pools: engine.output_pools().to_vec(),
-            links: engine.links().clone(),
-            times: engine.threads().times().to_vec(),
-            clock: engine.threads().clock(),
-        })
+        let name = format!("F-engine {}: {outputs}", config.feng_id);
+        let (engine, links, threads) = (live.engine(), live.links(), live.threads());
+        let counters = Counters::of(config, engine, live.capture_stats(), links);
+        EnginePage::new(EnginePageParts::of(
+            name, config, engine, counters, links, threads, seen,
+        ))
     }
 
     /// Opens what computes, then DPDK; or returns why the engine is to end before it is up.

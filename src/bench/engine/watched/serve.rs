@@ -14,14 +14,14 @@ use tokio::time::interval;
 
 use crate::losses::{Counters, LossRecord, Moment, Setup, Watch};
 use crate::metrics::{EngineMetrics, site};
-use crate::page::{EnginePage, EngineParts};
+use crate::page::{EnginePage, EnginePageParts};
 
 /// What is shown of one engine.
 pub struct ShownEngine {
     /// What is scraped.
     pub metrics: EngineMetrics,
     /// What its page is made of.
-    pub parts: EngineParts,
+    pub parts: EnginePageParts,
     /// The same counters as the page's, for who watches for losses.
     pub counters: Counters,
 }
@@ -74,7 +74,7 @@ impl Servers {
 }
 
 async fn serve(engine: ShownEngine, listener: TcpListener, stopped: oneshot::Receiver<()>) {
-    let record = engine.parts.losses.clone();
+    let record = engine.parts.seen.losses.clone();
     let setup = Setup {
         recv: engine.parts.config.recv.clone(),
         clock: engine.parts.config.clock,
