@@ -2,9 +2,8 @@
 #pragma once
 
 constexpr int COLUMNS = N1 * TILE;
-// Between the filter and the transform, a column's group of spectra. The odd stride puts threads that store together into different
-// banks: their columns differ in the bits of one number. The order of a column's lowest bits (place) does the same for threads that load
-// together, which have 32/BACK_GROUP adjacent columns.
+// Between the filter and the transform, a column's group of spectra. The odd stride has threads that store together, whose columns differ
+// in the bits of one number, in different banks. So has the order of its lowest bits those that load together, 32/BACK_GROUP adjacent columns.
 constexpr int STRIDE = GROUP + 1;
 constexpr int ODD_COLUMNS = COLUMNS / 2 * STRIDE + (PAIRED ? 1 : BACK_GROUP % 16);
 constexpr int BUFFER = COLUMNS * STRIDE + BACK_GROUP % 16;
