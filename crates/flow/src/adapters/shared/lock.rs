@@ -1,5 +1,5 @@
-//! Locks on segments. A writer locks its segment as a whole, a reader a range of its own in it: both
-//! as long as they live, and neither is in the way of the other.
+//! Locks on segments. A writer locks its segment as a whole, a reader a range of its own in it:
+//! both as long as they live, and neither is in the way of the other.
 
 use std::fs::File;
 use std::io;
