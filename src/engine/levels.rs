@@ -1,7 +1,7 @@
 //! What statistics come to: levels, clipping, unusual channels, and gains that would be right.
 
 use dsp::kurtosis::{self, Thresholds};
-use dsp::{SampleBits, power};
+use dsp::{SampleBits, pfb, power};
 use ground::N_POL;
 use num_complex::{Complex32, Complex64};
 
@@ -16,8 +16,12 @@ const SPECTRA_FOR_GAINS: u64 = 10_000;
 /// were seen in a polarisation of zeros beside one with noise. The quantisation of a digitiser of
 /// 16 bits is 98 dB below a sine of full scale.
 const ROUNDING: f64 = 1e-12;
-/// Above this, spectra have so much in common that noise alone has many channels flagged.
-const MOST_OVERSAMPLING: f64 = 1.5;
+/// Where the estimate's variance is larger than that of independent spectra by more than this,
+/// spectra have so much in common that noise alone has many channels flagged: at the limit, 0.005
+/// of them and not 0.0027.
+const MOST_GROWTH: f64 = 1.15;
+/// Points of the prototype from which the growth is taken, per tap: it hardly depends on them.
+const POINTS: usize = 64;
 
 /// Channels of one polarisation whose kurtosis noise alone rarely has.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +39,15 @@ impl KurtosisFlags {
     pub fn share(&self) -> f64 {
         self.channels.len() as f64 / self.of.max(1) as f64
     }
+}
+
+/// By how much the variance of the kurtosis of noise is larger than over independent spectra.
+fn variance_growth(output: &OutputConfig) -> f64 {
+    let ratio = output.oversampling;
+    let step = ratio.numerator() * POINTS.div_ceil(ratio.numerator());
+    let window = output.window_function;
+    let weights = pfb::prototype(step, output.taps, output.w_cutoff, window, ratio);
+    kurtosis::variance_growth(&weights, ratio.hop(step))
 }
 
 impl OutputStatistics {
@@ -78,12 +91,13 @@ impl OutputStatistics {
 
     /// Channels with something else than noise. `None` for fewer spectra than
     /// [`kurtosis::LEAST_SPECTRA`], and where gains are so large that Σ|x|⁴ is not finite. Also of
-    /// outputs with more than three spectra in two transforms' time: their spectra have too much in
-    /// common for thresholds of independent ones.
+    /// outputs whose spectra have too much in common for thresholds of independent ones: those that
+    /// are oversampled by more than 3/2, and those whose channels are narrower than they are
+    /// apart, by `w_cutoff` and window.
     ///
     /// Channel 0 of a wideband output is left out: its numbers are real, and so is its noise.
     pub fn kurtosis_flags(&self, pol: usize, output: &OutputConfig) -> Option<KurtosisFlags> {
-        if output.oversampling.ratio() > MOST_OVERSAMPLING {
+        if variance_growth(output) > MOST_GROWTH {
             return None;
         }
         let squared = self.channels.iter().map(|sums| sums.power_squared[pol]);
@@ -288,14 +302,27 @@ mod tests {
         let flags = flags.kurtosis_flags(1, &config.outputs[0]).unwrap();
         assert_eq!((&flags.channels[..], flags.of), (&[17, 40][..], 63));
         assert_eq!(flags.share(), 2.0 / 63.0);
-        let flags = |spectra, ratio: &str| {
-            let wideband = format!("{wideband},oversampling={ratio}");
+        let flags = |spectra, keys: &str| {
+            let wideband = format!("{wideband},{keys}");
             let config = crate::config::tests::engine(&wideband, |_| {});
             statistics(spectra, channels.clone()).kurtosis_flags(1, &config.outputs[0])
         };
-        assert_eq!(flags(2, "1"), None);
-        assert!(flags(spectra, "4/3").is_some() && flags(spectra, "3/2").is_some());
-        assert_eq!((flags(spectra, "2"), flags(spectra, "16")), (None, None));
+        assert_eq!(flags(2, "taps=16"), None);
+        for (keys, are_told) in [
+            ("taps=16", true),
+            ("taps=16,w_cutoff=0.9", true),
+            ("window_function=kaiser,oversampling=8/7", true),
+            ("oversampling=4/3", true),
+            ("oversampling=3/2", true),
+            ("oversampling=2", false),
+            ("oversampling=16", false),
+            ("taps=4,w_cutoff=0", false),
+            ("taps=16,w_cutoff=0.5", false),
+            ("window_function=kaiser,taps=8,w_cutoff=0.25", false),
+            ("oversampling=8/7,w_cutoff=0.4", false),
+        ] {
+            assert_eq!(flags(spectra, keys).is_some(), are_told, "{keys}");
+        }
     }
 
     /// Fourth powers of 10¹⁰ counts are too large for single precision, and squares of 10²⁰.

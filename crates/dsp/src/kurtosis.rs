@@ -69,6 +69,31 @@ impl Thresholds {
     }
 }
 
+/// By how much the estimate's variance for white noise is larger over all spectra of a filter bank
+/// than over independent ones: Σ|ρₖ|⁴ over all k, with ρₖ = Σw(n)·w(n + k·hop) / Σw² the
+/// correlation of spectra that are k apart. `weights` are those of the bank's prototype, `hop` the
+/// samples from spectrum to spectrum, of which there is at least one. 1 without weights.
+///
+/// Near 1, the estimate varies as the mean of 2·L₂(p) does, where L₂ is the second Laguerre
+/// polynomial and p a spectrum's power, whose mean is 1. For powers of correlated noise L₂(p) and
+/// L₂(q) have the covariance |ρ|⁴ (Kibble, *A two-variate gamma type distribution*, Sankhyā 5, 137,
+/// 1941).
+pub fn variance_growth(weights: &[f32], hop: usize) -> f64 {
+    let product = |shift: usize| -> f64 {
+        let pairs = weights.iter().zip(&weights[shift..]);
+        pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+    };
+    let energy = product(0);
+    if energy <= 0.0 {
+        return 1.0;
+    }
+    let shifts = (1..)
+        .map(|k| k * hop)
+        .take_while(|&shift| shift < weights.len());
+    let apart: f64 = shifts.map(|shift| (product(shift) / energy).powi(4)).sum();
+    1.0 + 2.0 * apart
+}
+
 /// Variance, skewness and kurtosis of the estimate for noise over m spectra: equations 9 to 11.
 fn moments(m: f64) -> [f64; 3] {
     let second = 4.0 * m * m / ((m - 1.0) * (m + 2.0) * (m + 3.0));
@@ -305,6 +330,61 @@ mod tests {
             let near = rates.iter().all(|rate| (rate - 1.0).abs() < 0.15);
             assert!(near && (both - 1.0).abs() < 0.1, "{spectra}: {rates:?}");
         }
+    }
+
+    /// Complex noise through the prototype of one channel, at the hop of its spectra.
+    #[test]
+    fn the_estimate_of_a_filter_bank_varies_as_theory_says() {
+        use crate::{Oversampling, WindowFunction, pfb};
+        const STEP: usize = 12;
+        const SPECTRA: usize = 256;
+        const TRIALS: usize = 2000;
+        let mut random = ChaCha8Rng::seed_from_u64(2);
+        let mut uniform = || (f64::from(random.next_u32()) + 0.5) / 4_294_967_296.0;
+        for (taps, w_cutoff, ratio, expected) in [
+            (4, 1.0, (1, 1), 1.0),
+            (4, 0.0, (1, 1), 1.37),
+            (8, 0.5, (1, 1), 1.43),
+            (4, 0.0, (3, 2), 2.02),
+        ] {
+            let ratio = Oversampling::new(ratio.0, ratio.1).unwrap();
+            let window = WindowFunction::Hann;
+            let weights = pfb::prototype(STEP, taps, w_cutoff, window, ratio);
+            let hop = ratio.hop(STEP);
+            let growth = variance_growth(&weights, hop);
+            assert!(
+                (growth - expected).abs() < 0.05,
+                "{taps}, {w_cutoff}, {ratio}: {growth}"
+            );
+            let mut noise = vec![[0.0; 2]; (SPECTRA - 1) * hop + weights.len()];
+            let mut squares = 0.0;
+            for _ in 0..TRIALS {
+                noise.fill_with(|| {
+                    let (size, turn) =
+                        ((-uniform().ln()).sqrt(), std::f64::consts::TAU * uniform());
+                    [size * turn.cos(), size * turn.sin()]
+                });
+                let (mut sum, mut sum_squared) = (0.0, 0.0);
+                for window in noise.windows(weights.len()).step_by(hop) {
+                    let part = |part: usize| -> f64 {
+                        let products = window.iter().zip(&weights);
+                        products.map(|(of, &w)| of[part] * f64::from(w)).sum()
+                    };
+                    let power = part(0).powi(2) + part(1).powi(2);
+                    sum += power;
+                    sum_squared += power * power;
+                }
+                let estimate = estimate(sum, sum_squared, SPECTRA as u64).unwrap();
+                squares += (estimate - 1.0).powi(2);
+            }
+            let [variance, ..] = moments(SPECTRA as f64);
+            let seen = squares / TRIALS as f64 / variance;
+            assert!(
+                (seen / growth - 1.0).abs() < 0.12,
+                "{taps}, {w_cutoff}, {ratio}: {seen}, {growth}"
+            );
+        }
+        assert_eq!(variance_growth(&[], 1), 1.0);
     }
 
     #[test]
