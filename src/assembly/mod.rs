@@ -2,6 +2,7 @@
 //!
 //! * [`open_backend`]: what computes, and in which memory;
 //! * [`EngineBuilder`]: an engine put together, with all of its memory;
+//! * [`EngineReadings`]: what metrics and pages read of a running engine;
 //! * [`Demand`]: whether the engine fits the memory that there is;
 //! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, live or in a replay;
@@ -17,6 +18,7 @@ mod demand;
 mod drain;
 mod energy;
 mod interrupt;
+mod readings;
 mod realtime;
 mod scan;
 mod source;
@@ -32,6 +34,7 @@ pub use demand::{Available, Demand, DemandError};
 pub use drain::drain;
 pub use energy::{DeviceEnergy, EnergyMeter};
 pub use interrupt::{on_signal, stop_on_signal};
+pub use readings::EngineReadings;
 pub use realtime::Throttle;
 pub use scan::{CaptureScan, ScanError};
 pub use source::{CaptureFeed, CaptureProgress, SourceLcore};

@@ -4,23 +4,22 @@
 //! they never wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use dpdk::{ExtPool, Port, PortStats};
-use ground::stats::PhaseTimes;
 use ground::stats::latency::{BOUNDS, Latency};
-use ground::{N_POL, Timestamp, TscClock};
+use ground::{N_POL, Timestamp};
 use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 
 use super::EngineState;
 use super::scrape::{Samples, Scrape, by_pol, counter, family, label_pairs, plain, text};
-use crate::assembly::{RunningEngine, Threads};
+use crate::assembly::{EngineReadings, RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStats;
 use crate::memory::OutputMemory;
 use crate::ports::Links;
-use crate::recv::{DropCause, InputStats, ReceiveMemory, RxStats};
+use crate::recv::{DropCause, InputStats, RxStats};
 
 /// What is scraped of one engine.
 pub struct EngineMetrics {
@@ -32,20 +31,8 @@ pub struct EngineMetrics {
     pub input: Arc<InputStats>,
     /// Counters of each output, in the order of the configuration.
     pub outputs: Vec<Arc<OutputStats>>,
-    /// How old data was when it left, of each output.
-    pub latencies: Vec<Arc<Latency>>,
-    /// Nanoseconds that devices were busy, by what they did.
-    pub busy: Vec<(String, Arc<AtomicU64>)>,
-    /// Receive chunks.
-    pub memory: Arc<ReceiveMemory>,
-    /// Output chunks, by stream.
-    pub pools: Vec<(String, ExtPool<OutputMemory>)>,
-    /// Ports.
-    pub links: Links,
-    /// Time of each lcore.
-    pub times: Vec<Arc<PhaseTimes>>,
-    /// Clock of those times' ticks.
-    pub clock: TscClock,
+    /// What else is read of the running engine.
+    pub readings: EngineReadings,
     /// When the engine was started.
     pub started: SystemTime,
     /// State of the engine, beside what is counted.
@@ -62,7 +49,7 @@ impl Scrape for EngineMetrics {
         self.add_chunks(&mut families);
         add_build(&mut families);
         self.state.add(&mut families, &self.config, self.started);
-        ports(&mut families, self.started, &self.links);
+        ports(&mut families, self.started, &self.readings.links);
         text(families)
     }
 }
@@ -85,13 +72,7 @@ impl EngineMetrics {
             rx,
             input: stages.input_stats().clone(),
             outputs: stages.output_stats().to_vec(),
-            latencies: stages.latencies().to_vec(),
-            busy: engine.busy.clone(),
-            memory: engine.memory.clone(),
-            pools: engine.output_pools.clone(),
-            links: links.clone(),
-            times: threads.times().to_vec(),
-            clock: threads.clock(),
+            readings: EngineReadings::of(engine, links, threads),
             started: SystemTime::now(),
             state,
         }
@@ -239,7 +220,11 @@ impl EngineMetrics {
 
     /// Time of each lcore and of the GPU, and the age of data when it left.
     fn add_times(&self, families: &mut Vec<MetricFamily>) {
-        let reports = self.times.iter().map(|times| times.report(self.clock));
+        let reports = self
+            .readings
+            .times
+            .iter()
+            .map(|times| times.report(self.readings.clock));
         let seconds = reports.flat_map(|report| {
             let cpu = report.core.map_or(String::new(), |core| core.to_string());
             report.phases.into_iter().map(move |(phase, seconds)| {
@@ -254,7 +239,7 @@ impl EngineMetrics {
         let help = "time of each lcore, by what it did";
         self.counter(families, "karoo_lcore_seconds", help, seconds.collect());
 
-        let busy = self.busy.iter().map(|(stage, busy)| {
+        let busy = self.readings.busy.iter().map(|(stage, busy)| {
             (
                 vec![("stage", stage.clone())],
                 busy.load(Ordering::Relaxed) as f64 * 1e-9,
@@ -282,15 +267,15 @@ impl EngineMetrics {
         gauge(
             "karoo_receive_chunks",
             "receive chunks",
-            plain(self.memory.all_chunks() as u64),
+            plain(self.readings.memory.all_chunks() as u64),
         );
-        let free = self.memory.free_chunks() as u64;
+        let free = self.readings.memory.free_chunks() as u64;
         gauge(
             "karoo_receive_chunks_free",
             "receive chunks that nothing is in",
             plain(free),
         );
-        let kinds = self.memory.bytes_by_kind().into_iter();
+        let kinds = self.readings.memory.bytes_by_kind().into_iter();
         let bytes = kinds.map(|(kind, bytes)| (vec![("kind", kind.to_string())], bytes as f64));
         let bytes = bytes.collect();
         gauge(
@@ -299,7 +284,7 @@ impl EngineMetrics {
             bytes,
         );
         let chunks = |value: fn(&ExtPool<OutputMemory>) -> usize| {
-            let pools = self.pools.iter();
+            let pools = self.readings.pools.iter();
             let chunks =
                 pools.map(|(name, pool)| (vec![("stream", name.clone())], value(pool) as f64));
             chunks.collect()
@@ -342,7 +327,8 @@ impl EngineMetrics {
         );
         family.set_field_type(MetricType::HISTOGRAM);
         family.set_metric(
-            self.latencies
+            self.readings
+                .latencies
                 .iter()
                 .zip(&self.config.outputs)
                 .map(metric)

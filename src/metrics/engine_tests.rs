@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
+use ground::TscClock;
 use katcp::Sensors;
 
 use super::*;
-use crate::assembly::EnergyMeter;
+use crate::assembly::{EnergyMeter, EngineReadings};
 use crate::engine::steer::Published;
 use crate::memory::HostAllocator;
 use crate::recv::receive_memory;
@@ -57,13 +58,15 @@ fn input_is_told_by_polarisation_and_cause() {
         rx: rx.to_vec(),
         input: receiver.stats(),
         outputs: vec![Arc::new(OutputStats::new("w"))],
-        latencies: vec![Arc::new(Latency::new(config.clock))],
-        busy: Vec::new(),
-        memory: memory.clone(),
-        pools: Vec::new(),
-        links: Links::new([]),
-        times: Vec::new(),
-        clock: TscClock::new(1_000_000_000),
+        readings: EngineReadings {
+            latencies: vec![Arc::new(Latency::new(config.clock))],
+            busy: Vec::new(),
+            memory: memory.clone(),
+            pools: Vec::new(),
+            links: Links::new([]),
+            times: Vec::new(),
+            clock: TscClock::new(1_000_000_000),
+        },
         started: SystemTime::UNIX_EPOCH,
         state: EngineState {
             backend: "cpu",

@@ -1,27 +1,22 @@
 //! An engine as a source of pages.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use dpdk::ExtPool;
-use ground::stats::PhaseTimes;
-use ground::stats::latency::Latency;
-use ground::{Timestamp, TscClock};
+use ground::Timestamp;
 use katcp::reading::unix_now;
 use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source, Within};
 
 use super::fresh::Fresh;
 use super::{board, lost_percent, spectra, tables, time};
-use crate::assembly::{RunningEngine, Threads};
+use crate::assembly::{EngineReadings, RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::control::fgpu::RequestRecord;
 use crate::engine::steer::{ControlHandle, Published};
 use crate::engine::{InputStatistics, OutputStatistics};
 use crate::losses::{Cause, Counters, LossCounts, LossRecord, Severity};
-use crate::memory::OutputMemory;
 use crate::ports::Links;
-use crate::recv::ReceiveMemory;
 
 /// Seconds between two points of the last hour, and how many points it has.
 const HOUR: (f64, usize) = (10.0, 360);
@@ -48,20 +43,8 @@ pub struct EnginePageParts {
     pub counters: Counters,
     /// What the engine does not count.
     pub seen: EngineSeen,
-    /// How old data was when it left, of each output.
-    pub latencies: Vec<Arc<Latency>>,
-    /// Nanoseconds that devices were busy, by what they did.
-    pub busy: Vec<(String, Arc<AtomicU64>)>,
-    /// Receive chunks.
-    pub memory: Arc<ReceiveMemory>,
-    /// Output chunks, by stream.
-    pub pools: Vec<(String, ExtPool<OutputMemory>)>,
-    /// Ports.
-    pub links: Links,
-    /// Time of each lcore.
-    pub times: Vec<Arc<PhaseTimes>>,
-    /// Clock of those times' ticks.
-    pub clock: TscClock,
+    /// What else is read of the running engine.
+    pub readings: EngineReadings,
 }
 
 impl EnginePageParts {
@@ -80,13 +63,7 @@ impl EnginePageParts {
             config: config.clone(),
             counters,
             seen,
-            latencies: engine.stages.latencies().to_vec(),
-            busy: engine.busy.clone(),
-            memory: engine.memory.clone(),
-            pools: engine.output_pools.clone(),
-            links: links.clone(),
-            times: threads.times().to_vec(),
-            clock: threads.clock(),
+            readings: EngineReadings::of(engine, links, threads),
         }
     }
 }
@@ -182,7 +159,7 @@ impl EnginePage {
         let entries = board::log(&parts.seen.losses);
         [
             Panel::new("time", "Time of each lcore and GPU", bars),
-            tables::host(&parts.links),
+            tables::host(&parts.readings.links),
             tables::steering(
                 &parts.seen.steering,
                 &parts.seen.published,
@@ -219,13 +196,13 @@ impl EnginePage {
         // The newest chunk is not at its end yet.
         let age = newest.map_or(f64::NAN, |age| age.max(0.0));
         figures.push(Figure::new("age of input", age, "s"));
-        let free = self.parts.memory.free_chunks() as f64;
+        let free = self.parts.readings.memory.free_chunks() as f64;
         figures.push(Figure::new("free receive chunks", free, ""));
-        for (name, pool) in &self.parts.pools {
+        for (name, pool) in &self.parts.readings.pools {
             let title = format!("free chunks of {name}, of {}", pool.capacity());
             figures.push(Figure::new(title, pool.available() as f64, ""));
         }
-        for (index, (name, _)) in self.parts.busy.iter().enumerate() {
+        for (index, (name, _)) in self.parts.readings.busy.iter().enumerate() {
             let busy = now.busy[index].saturating_sub(before.busy[index]);
             let share = 100.0 * busy as f64 * 1e-9 / seconds;
             figures.push(Figure::new(format!("GPU, {name}"), share, "%"));
@@ -251,7 +228,7 @@ fn loses(cause: Cause) -> bool {
 }
 
 fn look(parts: &EnginePageParts) -> Look {
-    let (busy, lost) = (parts.busy.iter(), parts.seen.losses.totals());
+    let (busy, lost) = (parts.readings.busy.iter(), parts.seen.losses.totals());
     Look {
         time: unix_now(),
         at: Instant::now(),
@@ -261,7 +238,7 @@ fn look(parts: &EnginePageParts) -> Look {
             .filter(|(cause, ..)| loses(*cause))
             .map(|(.., total)| total.count)
             .collect(),
-        phases: time::phases(&parts.times, parts.clock),
+        phases: time::phases(&parts.readings.times, parts.readings.clock),
         busy: busy.map(|(_, busy)| busy.load(Ordering::Relaxed)).collect(),
     }
 }
@@ -297,11 +274,12 @@ fn loss_rates(before: &Look, now: &Look) -> Vec<f64> {
 /// Shares of time between two looks: of each lcore by what it did, of a GPU by what it was busy
 /// with.
 fn bars(parts: &EnginePageParts, before: &Look, now: &Look) -> Vec<Bar> {
-    let mut bars = time::bars(&parts.times, &before.phases, &now.phases);
+    let mut bars = time::bars(&parts.readings.times, &before.phases, &now.phases);
     let seconds = now.since(before);
     let busy = before.busy.iter().zip(&now.busy);
     bars.extend(
         parts
+            .readings
             .busy
             .iter()
             .zip(busy)
@@ -331,7 +309,7 @@ impl Source for EnginePage {
         let heaps = self::rates(&self.point, &now);
         self.rates.note(now.time, &heaps);
         self.losses.note(now.time, &loss_rates(&self.point, &now));
-        let latencies = self.parts.latencies.iter();
+        let latencies = self.parts.readings.latencies.iter();
         let quantiles: Vec<_> = latencies
             .map(|latency| latency.take_quantiles([0.5, 0.999]))
             .collect();
