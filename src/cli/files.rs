@@ -1,14 +1,28 @@
 //! Files that a command reads and writes.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use ground::files::WholeFile;
 
 use super::Failure;
 use crate::config::ConfigError;
+
+/// Reads an argument that is an address or a path, and so may be no UTF-8: clap's own refusal names
+/// neither the option nor a way out.
+pub fn in_utf8<T: Clone + Send + Sync + 'static>(
+    parse: fn(&str) -> Result<T, String>,
+) -> impl TypedValueParser<Value = T> {
+    let rule = "it is no UTF-8; lead to the file by a link with another name (ln -s)";
+    OsStringValueParser::new().try_map(move |text: OsString| match text.to_str() {
+        Some(text) => parse(text),
+        None => Err(rule.to_owned()),
+    })
+}
 
 /// One file that two options name, of which one writes it.
 #[derive(Debug, PartialEq, thiserror::Error)]

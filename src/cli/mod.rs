@@ -59,7 +59,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
-use files::{Files, NewFile, is_pipe, make_folder};
+use files::{Files, NewFile, in_utf8, is_pipe, make_folder};
 use log::LogFormat;
 
 use crate::config::heading;
@@ -299,5 +299,25 @@ mod tests {
         }
         let args: Vec<OsString> = vec!["/usr/bin/karoo".into(), "fgpu".into()];
         assert_eq!(arguments(args.clone()), args);
+    }
+
+    #[test]
+    fn addresses_that_are_no_utf_8_are_refused_with_a_way_out() {
+        use std::os::unix::ffi::OsStringExt;
+        let path = OsString::from_vec(b"/tmp/a\xff".to_vec());
+        for (command, option) in [
+            (&["karoo", "modem", "rx"][..], "--input"),
+            (&["karoo", "modem", "tx"], "--output"),
+            (&["karoo", "flow", "run", "a.toml"], "--input"),
+            (&["karoo", "flow", "run", "a.toml"], "--output"),
+        ] {
+            let args = command.iter().copied().chain([option]).map(OsString::from);
+            let refused = Cli::command().try_get_matches_from(args.chain([path.clone()]));
+            let refused = refused.expect_err("refused").to_string();
+            assert!(
+                refused.contains(option) && refused.contains("ln -s"),
+                "{refused}"
+            );
+        }
     }
 }

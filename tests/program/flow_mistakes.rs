@@ -2,6 +2,7 @@
 //! that nothing would follow, changes that cannot be.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 
 use tempfile::{TempDir, tempdir};
@@ -356,7 +357,10 @@ fn an_address_of_the_only_port_may_have_an_equals_sign() {
     let ran = run("./a=b", "./y=z");
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(fs::read(room.at("y=z")).unwrap().len(), 8);
-    let silent = run("udp:127.0.0.1:0,idle=0.05", "x.out");
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let silent = run(&format!("udp:127.0.0.1:{port},idle=0.05"), "x.out");
     assert!(silent.status.success(), "{silent:?}");
     // A word in front of it is a port's name, if a wrong one: nothing is written by it.
     refused(&run("x=./a=b", "z=new"), 2, "one of: y");

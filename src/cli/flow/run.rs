@@ -21,7 +21,7 @@ use super::ends::{End, Ends, one_standard, open_all, ports};
 use super::{load, plan};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
-use crate::cli::{Failure, Files, NewFile, is_pipe};
+use crate::cli::{Failure, Files, NewFile, in_utf8, is_pipe};
 use crate::flow::FlowPage;
 use crate::report::{Documented, to_json};
 use live::Site;
@@ -51,6 +51,11 @@ const OF_NO_PLAN_THAT_IS_MADE: [&str; 15] = [
     "alike",
 ];
 
+/// As it stands: ports are known once the graph is.
+fn to_text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
@@ -60,10 +65,10 @@ pub struct RunArgs {
     /// Where the samples of an input come from: a path, - for standard input, tcp:HOST:PORT,
     /// tcp-listen:ADDRESS:PORT, udp:ADDRESS:PORT, shm:NAME or dpdk:INTERFACE:GROUP:PORT; PORT= may
     /// be left out if there is one
-    #[arg(short, long, value_name = "PORT=ADDRESS")]
+    #[arg(short, long, value_name = "PORT=ADDRESS", value_parser = in_utf8(to_text))]
     input: Vec<String>,
     /// Where the samples of an output go, in the same way; those that are not given go nowhere
-    #[arg(short, long, value_name = "PORT=ADDRESS")]
+    #[arg(short, long, value_name = "PORT=ADDRESS", value_parser = in_utf8(to_text))]
     output: Vec<String>,
     /// A plan that karoo flow plan has made [default: the marked partitions, else one plan is made
     /// of guessed costs]

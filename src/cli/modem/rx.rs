@@ -21,7 +21,7 @@ use super::samples::{self, goes_to_stdout};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
-use crate::cli::{Failure, Files, make_folder, print_json};
+use crate::cli::{Failure, Files, in_utf8, make_folder, print_json};
 use crate::modem::{IntakeCounts, Place};
 use crate::report::Documented;
 use crate::report::modem::{Corrected, InputLevel, ModemRun, input_lines};
@@ -32,7 +32,7 @@ pub struct RxArgs {
     /// Samples, three a symbol: a raw file, or SigMF by the names .sigmf-meta and .sigmf-data; - is
     /// standard input; tcp:HOST:PORT, tcp-listen:ADDRESS:PORT; shm:NAME; or packets of VITA 49.2,
     /// as DIFI has them: udp:ADDRESS:PORT, dpdk:INTERFACE:GROUP:PORT, a capture FILE.pcap
-    #[arg(short, long, value_name = "PLACE", value_parser = Place::from_str)]
+    #[arg(short, long, value_name = "PLACE", value_parser = in_utf8(Place::from_str))]
     input: Place,
     /// Format of samples: cf32 or ci16 [default: by the file's name, else cf32]
     #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str)]

@@ -18,7 +18,7 @@ use super::graph;
 use super::messages::{FrameSettings, messages, next_message};
 use super::samples::{self, goes_to_stdout, is_standard};
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
-use crate::cli::{Failure, print_json};
+use crate::cli::{Failure, in_utf8, print_json};
 use crate::modem::{OutletCounts, Place};
 use crate::report::Documented;
 
@@ -71,7 +71,7 @@ pub struct TxArgs {
     /// Samples: a raw file, or SigMF by the names .sigmf-meta and .sigmf-data; - is standard
     /// output; tcp:HOST:PORT, tcp-listen:ADDRESS:PORT; shm:NAME; or packets of VITA 49.2, as DIFI
     /// has them: udp:ADDRESS:PORT, dpdk:INTERFACE:GROUP:PORT, a capture FILE.pcap
-    #[arg(short, long, value_name = "PLACE", value_parser = Place::from_str, help_heading = "Samples")]
+    #[arg(short, long, value_name = "PLACE", value_parser = in_utf8(Place::from_str), help_heading = "Samples")]
     output: Place,
     /// Format of samples: cf32 or ci16 [default: by the file's name, else cf32]
     #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str, help_heading = "Samples")]

@@ -138,15 +138,17 @@ fn options<'a>(text: &str, rest: &'a str) -> Result<(&'a str, Options), String> 
     Ok((first, options))
 }
 
-/// Checks that a port is there. Names are looked up when the address is opened.
+/// Checks that a port is there, and not 0: nobody is there to send to, and nobody would know where
+/// this listens. Names are looked up when the address is opened.
 fn port(text: &str, peer: &str) -> Result<String, String> {
     let right = |peer: &str| {
         let (host, port) = peer.rsplit_once(':')?;
         let port: Option<u16> = port.parse().ok();
-        (!host.is_empty() && port.is_some()).then_some(())
+        (!host.is_empty()).then_some(port).flatten()
     };
     match right(peer) {
-        Some(()) => Ok(peer.into()),
+        Some(1..) => Ok(peer.into()),
+        Some(0) => Err(format!("{text}: a port must be 1 to 65535")),
         None => Err(format!(
             "{text}: no host and port: write for example 127.0.0.1:8080"
         )),

@@ -18,8 +18,8 @@
 //! use karoo_flow::adapters::{Address, Stop};
 //! use std::io::{Read, Write};
 //!
-//! let address: Address = "udp:127.0.0.1:0,size=512".parse().unwrap();
-//! assert_eq!(address.to_string(), "udp:127.0.0.1:0,size=512");
+//! let address: Address = "udp:127.0.0.1:5004,size=512".parse().unwrap();
+//! assert_eq!(address.to_string(), "udp:127.0.0.1:5004,size=512");
 //! assert!("ucp:here".parse::<Address>().unwrap_err().contains("ucp"));
 //!
 //! let path = std::env::temp_dir().join(format!("flow-{}", std::process::id()));

@@ -33,6 +33,8 @@ fn what_is_no_address_is_refused_with_the_way_out() {
         ("", "give a path"),
         ("tcp:8080", "127.0.0.1:8080"),
         ("udp:127.0.0.1:80,size=0", "1 to 65507"),
+        ("udp:127.0.0.1:0", "1 to 65535"),
+        ("tcp-listen:127.0.0.1:0", "1 to 65535"),
         ("udp:127.0.0.1:80,idle=0", "above 0"),
         ("udp:127.0.0.1:80,speed=9", "size= and idle="),
         ("shm:a/b", "without a slash"),
@@ -119,7 +121,8 @@ fn a_stop_ends_what_waits() {
         thread::spawn(move || address(&text).reader(&stop).err().unwrap().to_string())
     })
     .collect();
-    let mut reader = address("udp:127.0.0.1:0").reader(&stop).unwrap();
+    let udp = format!("udp:127.0.0.1:{}", free_port());
+    let mut reader = address(&udp).reader(&stop).unwrap();
     stop.set();
     for thread in waiting {
         let error = thread.join().unwrap();
