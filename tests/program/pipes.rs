@@ -2,9 +2,11 @@
 //! come, signals end who waits, and what has to be a file is refused.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -13,7 +15,7 @@ use tempfile::{TempDir, tempdir};
 use crate::dsim_signals::listens as catches;
 use crate::flow::graph;
 use crate::modem_mistakes::{interrupt, listens, started};
-use crate::support::{data, karoo, refused};
+use crate::support::{data, karoo, karoo_ok, refused};
 
 /// A folder with a named pipe of this name, and `keep`.
 struct Room(TempDir);
@@ -160,4 +162,37 @@ fn a_signal_ends_who_waits_for_the_reader_of_a_capture_or_its_truth() {
         child.wait().unwrap();
         assert!(!caught, "{args:?}");
     }
+}
+
+/// Waits until the process writes to standard output, or waits until that takes something.
+fn waits_to_write(child: &mut Child) {
+    let waits = [libc::SYS_write, libc::SYS_poll, libc::SYS_ppoll].map(|call| format!("{call} "));
+    loop {
+        assert_eq!(child.try_wait().unwrap(), None);
+        let of = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", child.id())).unwrap();
+        let call = of("syscall");
+        if waits.iter().any(|wait| call.starts_with(wait)) && of("stat").contains(") S ") {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_signal_ends_a_receiver_whose_standard_output_nobody_reads() {
+    let folder = tempdir().unwrap();
+    let [message, samples] =
+        ["message", "m.cf32"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    fs::write(&message, [7; 2000]).unwrap();
+    karoo_ok(["modem", "tx", "--input", &message, "--output", &samples]);
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let room = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+    writer.write_all(&vec![b'.'; room as usize]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+    command.args(["modem", "rx", "--input", &samples, "--output", "-"]);
+    command.stdout(writer).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    waits_to_write(&mut child);
+    interrupt(&child);
+    refused(&child.wait_with_output().unwrap(), 1, "takes nothing");
 }

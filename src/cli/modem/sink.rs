@@ -107,23 +107,29 @@ pub struct NewOutput {
 
 /// Where it is.
 enum To {
-    Standard,
+    /// Standard output: what a frame has delivered goes on at once.
+    Standard(Box<dyn Write>),
     File(NewFile),
     /// A named pipe, whose reader has come.
     Pipe(Box<dyn Write>),
 }
 
 impl NewOutput {
-    /// Opens where payloads go, a file or standard output.
+    /// Opens where payloads go, a file or standard output. No output waits for its reader once
+    /// `stop` is set.
     pub fn payloads(path: &Path, stop: &Stop) -> Result<NewOutput, Failure> {
-        match goes_to_stdout(path) {
-            true => Ok(NewOutput {
-                option: "--output",
-                name: path.display().to_string(),
-                to: To::Standard,
-            }),
-            false => NewOutput::file("--output", path, stop),
+        let option = "--output";
+        if !goes_to_stdout(path) {
+            return NewOutput::file(option, path, stop);
         }
+        let name = path.display().to_string();
+        let output = Address::Standard.writer(stop);
+        let output = output.map_err(|error| Failure::data(format!("{option} {name}: {error}")))?;
+        Ok(NewOutput {
+            option,
+            name,
+            to: To::Standard(output),
+        })
     }
 
     /// Opens a file that an option names. A named pipe waits for its reader until `stop` is set.
@@ -144,7 +150,7 @@ impl NewOutput {
     pub fn begin(self) -> Result<Payloads, Failure> {
         let NewOutput { option, name, to } = self;
         let output: Box<dyn Write> = match to {
-            To::Standard => Box::new(io::stdout()),
+            To::Standard(output) => output,
             To::Pipe(pipe) => Box::new(BufWriter::new(pipe)),
             To::File(file) => {
                 let failed = |error| Failure::data(format!("{option} {name}: {error}"));
