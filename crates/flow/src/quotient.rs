@@ -22,8 +22,12 @@ impl Squares for f64 {
 
 /// A machine type with complex quotients.
 pub(crate) trait Quotient: Copy {
-    /// What the formula makes of the real or the imaginary part, and whether it is right.
-    fn by_formula<const IMAGINARY: bool>(a: [Self; 2], b: [Self; 2]) -> (Self, bool);
+    /// What the formula makes of the real or the imaginary part, and whether it is right. Whole
+    /// numbers have no other way.
+    #[inline(always)]
+    fn by_formula<const IMAGINARY: bool>(a: [Self; 2], b: [Self; 2]) -> (Self, bool) {
+        (Self::quotient::<IMAGINARY>(a, b), true)
+    }
 
     /// The quotient's real or imaginary part. Whole numbers are cut towards zero and wrap, and are
     /// 0 for a divisor of 0.
@@ -106,11 +110,6 @@ macro_rules! whole {
     ($wide:ident: $($kind:ident),*) => {$(
         impl Quotient for $kind {
             #[inline(always)]
-            fn by_formula<const IMAGINARY: bool>(a: [Self; 2], b: [Self; 2]) -> (Self, bool) {
-                (Self::quotient::<IMAGINARY>(a, b), true)
-            }
-
-            #[inline(always)]
             fn quotient<const IMAGINARY: bool>(a: [Self; 2], b: [Self; 2]) -> Self {
                 let (a, b) = (a.map($wide::from), b.map($wide::from));
                 let square = b[0] * b[0] + b[1] * b[1];
@@ -131,11 +130,6 @@ whole!(i128: i32, u32);
 macro_rules! long {
     ($($kind:ident),*) => {$(
         impl Quotient for $kind {
-            #[inline(always)]
-            fn by_formula<const IMAGINARY: bool>(a: [Self; 2], b: [Self; 2]) -> (Self, bool) {
-                (Self::quotient::<IMAGINARY>(a, b), true)
-            }
-
             #[inline(always)]
             fn quotient<const IMAGINARY: bool>(a: [Self; 2], b: [Self; 2]) -> Self {
                 whole::<IMAGINARY>(a.map(i128::from), b.map(i128::from)) as $kind
