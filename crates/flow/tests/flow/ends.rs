@@ -315,11 +315,11 @@ fn an_output_that_nobody_takes_ends_when_all_is_to_stop() {
 
     #[cfg(unix)]
     {
-        let address = format!("shm:karoo-flow-gone-{},size=100000", std::process::id());
+        let address = format!("shm:karoo-flow-idle-{},size=100000", std::process::id());
         let stop = Stop::new();
         let reader: Address = address.parse().unwrap();
-        // It comes, and is gone.
-        let comes = move || drop(reader.reader(&Stop::new()));
+        // It comes, stays until the test ends, and takes nothing.
+        let comes = move || std::mem::forget(reader.reader(&Stop::new()));
         let error = written(&address, &stop, comes);
         assert!(error.contains("takes nothing"), "{error}");
     }
