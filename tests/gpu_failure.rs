@@ -7,7 +7,7 @@ use dsp::{Dither, SampleBits};
 use ground::Timestamp;
 use karoo::config::PipelineConfig;
 use karoo::engine::{Block, FineDelay, Pipeline};
-use karoo::gpu::{GpuChanneliser, Kernels, OutputChunks, Streams};
+use karoo::gpu::{GpuChanneliser, KernelChoice, OutputChunks, Streams};
 use karoo::memory::{DeviceSamples, SampleView};
 use support::{device, output, output_chunk};
 
@@ -20,7 +20,7 @@ fn a_fault_is_reported_with_a_way_out() {
     let streams = Streams::new(gpu).unwrap();
     let (batches, count) = (1, 2);
     let chunks = OutputChunks { batches, count };
-    let (bits, kernels) = (SampleBits::new(10).unwrap(), Kernels::default());
+    let (bits, kernels) = (SampleBits::new(10).unwrap(), KernelChoice::default());
     let config = PipelineConfig {
         output: &config,
         sample_bits: bits,

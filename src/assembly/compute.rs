@@ -8,7 +8,7 @@ use dpdk::{Eal, ExtPool};
 use crate::config::{Decision, EngineConfig, OutputConfig};
 use crate::cpu::{self, Workers, WorkersError};
 use crate::engine::{self, OutputParts, OutputStats, Pipeline};
-use crate::gpu::{self, BarError, Gpu, GpuError, Kernels, MemoryChoice, PinnedAllocator};
+use crate::gpu::{self, BarError, Gpu, GpuError, KernelChoice, MemoryChoice, PinnedAllocator};
 use crate::memory::{
     ChunkAllocator, HostAllocator, MemoryError, MemoryKind, OUTPUT_CHUNKS, OutputMemory,
 };
@@ -39,7 +39,7 @@ pub struct BackendRequest {
     /// Receive chunks of each engine beside those that it needs.
     pub spare_chunks: usize,
     /// The kernels that compute on a GPU.
-    pub kernels: Kernels,
+    pub kernels: KernelChoice,
     /// Whether packets come when they like, so that all memory is to be there before.
     pub live: bool,
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::config::Narrowband;
 use crate::gpu::measure::{self, Buffers, KernelTrial};
-use crate::gpu::{Gpu, GpuEnergy, GpuError, Kernels};
+use crate::gpu::{Gpu, GpuEnergy, GpuError, KernelChoice};
 use crate::memory::BatchStats;
 
 mod scene;
@@ -43,7 +43,7 @@ pub struct Case {
     /// Samples per polarisation of a pass.
     pub samples: usize,
     /// The kernels that are measured.
-    pub kernels: Kernels,
+    pub kernels: KernelChoice,
 }
 
 /// What it was measured on.

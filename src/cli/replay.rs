@@ -109,7 +109,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         output: args.output.clone(),
         backend: args.backend,
         // The same bytes each time, whatever else this machine has measured.
-        kernels: args.kernels.kernels(Tune::Off),
+        kernels: args.kernels.choice(Tune::Off),
         memory: args.memory,
         workers: args.workers,
         progress: !args.quiet,

@@ -10,7 +10,7 @@ use num_complex::Complex32;
 
 use super::coefficients::Gains;
 use super::down::{Baseband, DownConverter};
-use super::group::{Kernels, Rows, Scratch, Spectra};
+use super::group::{GroupKernels, Rows, Scratch, Spectra};
 use super::oversampled::{self, Hops};
 use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers};
@@ -24,7 +24,7 @@ const MAX_GROUP: usize = 16;
 
 /// A [`Pipeline`] on CPU workers, wideband or narrowband.
 pub struct CpuChanneliser {
-    kernels: Kernels,
+    kernels: GroupKernels,
     /// In front of a narrowband output, with what it made of the current block.
     down: Option<DownConverter>,
     baseband: Baseband,
@@ -65,7 +65,7 @@ impl CpuChanneliser {
         let (output, bits) = (config.output, config.sample_bits);
         let batch_spectra = output.spectra_per_heap();
         let group = 1 << batch_spectra.trailing_zeros().min(MAX_GROUP.ilog2());
-        let kernels = Kernels::new(level, config, group);
+        let kernels = GroupKernels::new(level, config, group);
         let down = output.narrowband.as_ref();
         let down = down.map(|n| DownConverter::new(n, output.pfb_step(), bits, level));
         let tile = down.as_ref().map_or(0, DownConverter::tile_samples);

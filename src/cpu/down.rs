@@ -213,7 +213,7 @@ impl DownConverter {
 mod tests {
     use super::*;
     use crate::config::{OutputConfig, PipelineConfig};
-    use crate::cpu::group::Kernels;
+    use crate::cpu::group::GroupKernels;
     use crate::model::hash_sample;
     use dsp::unpack::pack;
     use dsp::{Dither, OutputBits, WindowFunction};
@@ -293,7 +293,7 @@ mod tests {
                         gain: 1.0,
                         statistics: false,
                     };
-                    let kernels = Kernels::new(level, &pipeline, 16);
+                    let kernels = GroupKernels::new(level, &pipeline, 16);
                     let scratch = [0, 1].map(|_| Mutex::new(kernels.scratch(down.tile_samples())));
                     let mut got = Baseband::default();
                     down.run(&workers, &scratch, &input, offset, ROWS * ROW, &mut got);

@@ -17,7 +17,7 @@ use crate::engine::FineDelay;
 use crate::memory::SampleView;
 
 /// What all workers share of one pipeline.
-pub(super) struct Kernels {
+pub(super) struct GroupKernels {
     pub at: Supported,
     pub channels: usize,
     pub taps: usize,
@@ -79,7 +79,7 @@ pub(super) struct Scratch {
     pub sums: Option<WorkerSums>,
 }
 
-impl Kernels {
+impl GroupKernels {
     /// The kernels of a pipeline, in groups of `group` spectra.
     pub fn new(level: Level, config: &PipelineConfig<'_>, group: usize) -> Self {
         let (output, sample_bits, feng_id) = (config.output, config.sample_bits, config.feng_id);
@@ -410,7 +410,7 @@ mod tests {
             (63, [(-10.53079, 105.45046), (41.36645, -34.27742)]),
         ];
         for level in Level::available() {
-            let kernels = Kernels::new(level, &config(&output(None), bits), 32);
+            let kernels = GroupKernels::new(level, &config(&output(None), bits), 32);
             let offset = 64 - coarse as usize;
             let (mut scratch, mut rows) = (kernels.scratch(0), kernels.rows());
             kernels.front(&mut scratch, &mut rows, &input, [offset; 2], 0, 2);
@@ -470,7 +470,7 @@ mod tests {
             }; 2];
             let offset = [(point.orig - start.0 as i64) as usize; 2];
             for level in Level::available() {
-                let kernels = Kernels::new(level, &config(&output, bits), 32);
+                let kernels = GroupKernels::new(level, &config(&output, bits), 32);
                 let narrowband = output.narrowband.as_ref().unwrap();
                 let down = DownConverter::new(narrowband, output.pfb_step(), bits, level);
                 let scratch = std::sync::Mutex::new(kernels.scratch(down.tile_samples()));

@@ -11,7 +11,7 @@ use dsp::Oversampling;
 use ground::N_POL;
 
 use super::down::Baseband;
-use super::group::{Kernels, Rows, Scratch};
+use super::group::{GroupKernels, Rows, Scratch};
 use super::simd::{self, FirTile, TILE, Unpacker};
 use crate::config::OutputConfig;
 use crate::memory::SampleView;
@@ -126,7 +126,7 @@ pub(super) struct Spectra {
     pub count: usize,
 }
 
-impl Kernels {
+impl GroupKernels {
     /// As [`front`](Self::front), for spectra of an oversampled output; `offset` is the window of
     /// the block's first spectrum.
     pub fn front_hops(

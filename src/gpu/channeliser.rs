@@ -12,7 +12,7 @@ use ground::{N_POL, Timestamp};
 use num_complex::Complex32;
 
 use super::ddc::{Ddc, Held};
-use super::form::Kernels;
+use super::form::KernelChoice;
 use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use super::power::Power;
 use super::slot::Slot;
@@ -81,7 +81,7 @@ impl GpuChanneliser {
         streams: Arc<Streams>,
         config: &PipelineConfig<'_>,
         chunks: OutputChunks,
-        kernels: &Kernels,
+        kernels: &KernelChoice,
     ) -> Result<Self, GpuError> {
         let (output, bits) = (config.output, config.sample_bits);
         let gpu = streams.gpu().clone();

@@ -46,16 +46,16 @@ impl std::str::FromStr for Tune {
     }
 }
 
-/// Options that pick kernels.
+/// Which kernels are to compute an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kernels {
+pub struct KernelChoice {
     /// Who makes the transform.
     pub fft: Fft,
     /// How a shape of the fused kernels is picked.
     pub tune: Tune,
 }
 
-/// [`Kernels`] as commands take them.
+/// [`KernelChoice`] as commands take them.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KernelOptions {
     /// Who makes the transform on a GPU
@@ -70,8 +70,8 @@ pub struct KernelOptions {
 
 impl KernelOptions {
     /// What they ask for, with `tune` where they leave it open.
-    pub fn kernels(&self, tune: Tune) -> Kernels {
-        Kernels {
+    pub fn choice(&self, tune: Tune) -> KernelChoice {
+        KernelChoice {
             fft: self.fft,
             tune: self.tune.clone().unwrap_or(tune),
         }
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn an_open_choice_is_the_commands() {
         let open = KernelOptions::default();
-        assert_eq!(open.kernels(Tune::Auto).tune, Tune::Auto);
+        assert_eq!(open.choice(Tune::Auto).tune, Tune::Auto);
         let closed = KernelOptions {
             tune: Some(Tune::Again),
             ..open
         };
-        assert_eq!(closed.kernels(Tune::Off).tune, Tune::Again);
+        assert_eq!(closed.choice(Tune::Off).tune, Tune::Again);
     }
 }

@@ -7,8 +7,8 @@
 //! copying chunk n + 1 in, computing chunk n and copying chunk n − 1 out go on at once, ordered by
 //! events; the CPU waits for none of them.
 //!
-//! [`Kernels`] says which kernels: fused ones, of the first shape that fits or the fastest, or
-//! those around cuFFT. What is picked becomes a `KernelSet`, which pipelines launch, and which
+//! [`KernelChoice`] says which kernels: fused ones, of the first shape that fits or the fastest,
+//! or those around cuFFT. What is picked becomes a `KernelSet`, which pipelines launch, and which
 //! [`measure`] times for the tuner and `karoo bench kernels`.
 
 #![allow(unsafe_code)]
@@ -43,7 +43,7 @@ pub use channeliser::{GpuChanneliser, OutputChunks};
 pub use compile::nvrtc_version;
 pub use device::{Gpu, GpuError};
 pub use energy::{GpuEnergy, GpuEnergyError};
-pub use form::{Fft, KernelOptions, Kernels, Tune};
+pub use form::{Fft, KernelChoice, KernelOptions, Tune};
 pub use intake::{COPIES, GpuIntake};
 pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 #[cfg(feature = "nic")]
@@ -72,7 +72,7 @@ pub fn backend(
     engine: &EngineConfig,
     kind: MemoryKind,
     chunks: usize,
-    kernels: &Kernels,
+    kernels: &KernelChoice,
 ) -> Result<Backend, GpuError> {
     let streams = Streams::new(gpu)?;
     let layout = ChunkLayout::new(&engine.recv, engine.tail_samples());

@@ -7,7 +7,7 @@ use ground::Timestamp;
 
 use super::cache::Cache;
 use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_HOPS, PFB_FFT_RUN};
-use super::form::{Fft, KernelForm, Kernels, Tune};
+use super::form::{Fft, KernelChoice, KernelForm, Tune};
 use super::measure::{self, Buffers, KernelTrial, Pass};
 use super::shape::{FilterForm, KernelShape};
 use super::{Gpu, GpuError};
@@ -31,7 +31,7 @@ pub(super) fn pick(
     gpu: &Arc<Gpu>,
     output: &OutputConfig,
     bits: SampleBits,
-    wanted: &Kernels,
+    wanted: &KernelChoice,
     statistics: bool,
 ) -> Result<KernelForm, GpuError> {
     if wanted.fft == Fft::Cufft {

@@ -29,7 +29,7 @@ use crate::assembly::{
 use crate::cpu::Workers;
 use crate::engine::steer::{ControlHandle, EnqueueError, Gains, Published, RequestQueues};
 use crate::engine::{ChunkObserver, OutputStats, StatisticsBoard};
-use crate::gpu::{Kernels, MemoryChoice};
+use crate::gpu::{KernelChoice, MemoryChoice};
 use crate::memory::{BAR_SHARE, MemoryError};
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
@@ -65,7 +65,7 @@ pub struct ReplayOptions {
     /// What computes.
     pub backend: BackendKind,
     /// The kernels that compute on a GPU.
-    pub kernels: Kernels,
+    pub kernels: KernelChoice,
     /// Where receive chunks are if a GPU computes.
     pub memory: MemoryChoice,
     /// Compute threads of the CPU backend; `None`: one per CPU.

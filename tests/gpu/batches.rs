@@ -6,7 +6,7 @@ use ground::Timestamp;
 use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::engine::{Block, FineDelay, Intake as _, Pipeline};
 use karoo::gpu::measure::{Buffers, KernelTrial, Pass};
-use karoo::gpu::{Gpu, GpuChanneliser, GpuIntake, Kernels, OutputChunks, Streams};
+use karoo::gpu::{Gpu, GpuChanneliser, GpuIntake, KernelChoice, OutputChunks, Streams};
 use karoo::memory::{BatchStats, HostAllocator, MemoryKind};
 use karoo::model::Model;
 use num_complex::Complex32;
@@ -161,7 +161,7 @@ fn passes_that_overlap_make_the_same() {
             gains: &case.gains,
         };
         let buffers = Buffers::new(&gpu, &pass).unwrap();
-        let mut trial = KernelTrial::new(&buffers, &Kernels::default(), false).unwrap();
+        let mut trial = KernelTrial::new(&buffers, &KernelChoice::default(), false).unwrap();
         let mut rig = case.on_gpu(&gpu);
         case.set_gains(&mut *rig.pipeline);
         let what = format!("{channels} channels, {taps} taps");
@@ -258,7 +258,7 @@ fn outputs_and_engines_share_the_gpu() {
     let mut other = Case::new(output(1024, 4, 8, Dither::None), 10, 2, 30.0, 82);
     other.samples = case.samples.clone();
     other.packed = case.packed.clone();
-    let kernels = Kernels::default();
+    let kernels = KernelChoice::default();
     let engine = || {
         let streams = Streams::new(gpu.clone()).unwrap();
         let intake = GpuIntake::new(streams.clone(), &case.layout(), MemoryKind::Host);
@@ -322,7 +322,7 @@ fn refusals_name_the_way_out() {
         batches: 1 << 28,
         count: 4,
     };
-    let (config, kernels) = (output(1024, 4, 32, Dither::None), Kernels::default());
+    let (config, kernels) = (output(1024, 4, 32, Dither::None), KernelChoice::default());
     let config = PipelineConfig {
         output: &config,
         sample_bits: bits,

@@ -9,7 +9,7 @@ use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::gpu::{
-    Fft, Gpu, GpuChanneliser, GpuError, GpuIntake, Kernels, OutputChunks, Streams, Tune,
+    Fft, Gpu, GpuChanneliser, GpuError, GpuIntake, KernelChoice, OutputChunks, Streams, Tune,
 };
 use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind, SampleView};
 use num_complex::Complex32;
@@ -23,7 +23,7 @@ use crate::support::{self, output_chunk};
 
 pub const START: Timestamp = Timestamp((1 << 33) + 4096);
 
-pub const CUFFT: Kernels = Kernels {
+pub const CUFFT: KernelChoice = KernelChoice {
     fft: Fft::Cufft,
     tune: Tune::Off,
 };
@@ -111,14 +111,14 @@ impl Case {
     }
 
     pub fn on_gpu(&self, gpu: &Arc<Gpu>) -> Rig {
-        self.with_kernels(gpu, &Kernels::default()).unwrap()
+        self.with_kernels(gpu, &KernelChoice::default()).unwrap()
     }
 
     pub fn on_cufft(&self, gpu: &Arc<Gpu>) -> Rig {
         self.with_kernels(gpu, &CUFFT).unwrap()
     }
 
-    pub fn with_kernels(&self, gpu: &Arc<Gpu>, kernels: &Kernels) -> Result<Rig, GpuError> {
+    pub fn with_kernels(&self, gpu: &Arc<Gpu>, kernels: &KernelChoice) -> Result<Rig, GpuError> {
         let streams = Streams::new(gpu.clone())?;
         Ok(Rig {
             pipeline: Box::new(self.pipeline(&streams, 1.0, kernels)?),
@@ -130,7 +130,7 @@ impl Case {
         &self,
         streams: &Arc<Streams>,
         gain: f32,
-        kernels: &Kernels,
+        kernels: &KernelChoice,
     ) -> Result<GpuChanneliser, GpuError> {
         let (batches, count) = (self.batches, CHUNKS);
         let chunks = OutputChunks { batches, count };

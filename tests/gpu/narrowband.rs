@@ -11,7 +11,7 @@ use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Intake as _, Pipeline as _};
 use karoo::gpu::{
-    Fft, Gpu, GpuChanneliser, GpuError, GpuIntake, Kernels, OutputChunks, Streams, Tune,
+    Fft, Gpu, GpuChanneliser, GpuError, GpuIntake, KernelChoice, OutputChunks, Streams, Tune,
 };
 use karoo::memory::{BatchStats, HostAllocator, MemoryKind};
 use karoo::model::Model;
@@ -153,7 +153,7 @@ impl Case {
     }
 
     /// What the GPU makes of it, in blocks of at most `most` spectra.
-    fn run(&self, gpu: &Arc<Gpu>, kernels: &Kernels, most: usize) -> (String, Vec<Contents>) {
+    fn run(&self, gpu: &Arc<Gpu>, kernels: &KernelChoice, most: usize) -> (String, Vec<Contents>) {
         let streams = Streams::new(gpu.clone()).unwrap();
         let layout = layout(self.bits, self.samples[0].len(), 0);
         let mut intake = GpuIntake::new(streams.clone(), &layout, MemoryKind::Host).unwrap();
@@ -209,7 +209,7 @@ impl Case {
     fn check(&self, gpu: &Arc<Gpu>, what: &str) {
         let expected: Vec<_> = self.expected().into_iter().map(|c| self.parts(c)).collect();
         for fft in [Fft::Fused, Fft::Cufft] {
-            let kernels = Kernels {
+            let kernels = KernelChoice {
                 fft,
                 tune: Tune::Off,
             };
@@ -354,7 +354,7 @@ fn any_number_of_spectra_counts_its_power() {
     let of = narrowband(2, None, None);
     let mut case = Case::new(config(32, taps, spectra_per_heap, of), 8, 400);
     case.delays = [0; 2].map(|_| DelayModels::with_subsampling(case.config.subsampling() as u32));
-    let (_, rounds) = case.run(&gpu, &Kernels::default(), usize::MAX);
+    let (_, rounds) = case.run(&gpu, &KernelChoice::default(), usize::MAX);
     let stats: Vec<_> = rounds.iter().flat_map(|(_, stats)| stats).collect();
     assert_eq!(stats.len(), ROUNDS * BATCHES);
     let step = case.config.spectrum_samples();
@@ -384,7 +384,7 @@ fn a_down_conversion_that_does_not_fit_is_refused() {
         count: 1,
     };
     let streams = Streams::new(gpu).unwrap();
-    let kernels = Kernels::default();
+    let kernels = KernelChoice::default();
     let config = PipelineConfig {
         output: &config,
         sample_bits: bits,

@@ -1,7 +1,7 @@
 //! The shapes of the kernels: each is right, and is had as asked for.
 
 use dsp::Dither;
-use karoo::gpu::{Fft, Gpu, GpuError, Kernels, Tune};
+use karoo::gpu::{Fft, Gpu, GpuError, KernelChoice, Tune};
 
 use super::case::Case;
 use crate::support::gpu::assert_agree;
@@ -13,7 +13,7 @@ fn every_shape_agrees_with_the_cpu(channels: usize, taps: usize) {
     let case = Case::new(output(channels, taps, 32, Dither::Uniform), 10, 1, 30.0, 89);
     let with = |shape: &str| {
         let (fft, tune) = (Fft::Fused, Tune::Fixed(shape.into()));
-        case.with_kernels(&gpu, &Kernels { fft, tune })
+        case.with_kernels(&gpu, &KernelChoice { fft, tune })
     };
     let known = match with("none") {
         Err(GpuError::Shape { known, .. }) => known,
@@ -73,7 +73,7 @@ fn what_does_not_fit_runs_on_cufft() {
     let other = Case::new(output(1024, 4, 16, Dither::None), 8, 1, 30.0, 84);
     let with = |tune| {
         let fft = Fft::Fused;
-        other.with_kernels(&gpu, &Kernels { fft, tune })
+        other.with_kernels(&gpu, &KernelChoice { fft, tune })
     };
     let error = with(Tune::Fixed("log_n1=99".into()))
         .err()
@@ -97,7 +97,9 @@ fn a_tuned_shape_is_kept_and_has_a_name() {
     let case = Case::new(output(8192, 4, 16, Dither::Uniform), 9, 1, 30.0, 85);
     let run = |tune| {
         let fft = Fft::Fused;
-        let mut rig = case.with_kernels(&gpu, &Kernels { fft, tune }).unwrap();
+        let mut rig = case
+            .with_kernels(&gpu, &KernelChoice { fft, tune })
+            .unwrap();
         case.set_gains(&mut *rig.pipeline);
         (rig.pipeline.name(), case.run(&mut rig, &[]))
     };

@@ -2,7 +2,7 @@
 
 use dsp::{Dither, dither};
 use karoo::engine::{ChannelSums, FineDelay, PeriodSums, Pipeline};
-use karoo::gpu::{Fft, Kernels};
+use karoo::gpu::{Fft, KernelChoice};
 use karoo::model::Model;
 
 use crate::case::{CUFFT, Case, START};
@@ -94,7 +94,7 @@ fn sums_are_those_of_the_model() {
         case.offset = [0, 0];
         case.fine.fill(FineDelay::default());
         let expected = expected(&case);
-        for kernels in [Kernels::default(), CUFFT] {
+        for kernels in [KernelChoice::default(), CUFFT] {
             let mut rig = case.with_kernels(&gpu, &kernels).unwrap();
             case.set_gains(&mut *rig.pipeline);
             case.run(&mut rig, &[]);
@@ -124,7 +124,7 @@ fn sums_agree_with_the_cpu() {
         case.set_gains(&mut cpu);
         case.run_on_cpu(&mut cpu, &[]);
         let expected = ended(&mut cpu);
-        for kernels in [Kernels::default(), CUFFT] {
+        for kernels in [KernelChoice::default(), CUFFT] {
             let mut rig = case.with_kernels(&gpu, &kernels).unwrap();
             case.set_gains(&mut *rig.pipeline);
             let what = format!("{channels} channels, {}", rig.pipeline.name());

@@ -11,7 +11,7 @@ use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Intake, OutputChunk, PipelineError};
 use karoo::gpu::{
-    BarAllocator, Gpu, GpuChanneliser, Kernels, OutputChunks, PinnedAllocator, Streams,
+    BarAllocator, Gpu, GpuChanneliser, KernelChoice, OutputChunks, PinnedAllocator, Streams,
 };
 use karoo::memory::{
     ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, MixedAllocator, SampleView,
@@ -247,7 +247,7 @@ impl StreamCase {
             streams.clone(),
             &self.computes(),
             chunks,
-            &Kernels::default(),
+            &KernelChoice::default(),
         );
         Rig {
             intake: Box::new(karoo::gpu::GpuIntake::new(streams, &self.layout, kind).unwrap()),

@@ -17,7 +17,7 @@ use karoo::engine::steer::{ControlHandle, EngineEvent};
 use karoo::engine::{
     Engine, EngineParts, Finished, InputStatistics, OutputChunk, OutputStats, RequestStats,
 };
-use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
+use karoo::gpu::{Fft, KernelChoice, MemoryChoice, Tune};
 use karoo::memory::{
     BAR_SHARE, ChunkAllocator, ChunkMemory, FrozenChunk, HEAPS_PER_LOOK, HostAllocator,
     MemoryError, MemoryKind, Purpose, Store, is_looked_at,
@@ -214,7 +214,7 @@ pub fn compute(
         memory,
         bar_share: BAR_SHARE,
         spare_chunks: 0,
-        kernels: Kernels {
+        kernels: KernelChoice {
             fft: Fft::default(),
             tune: Tune::Off,
         },

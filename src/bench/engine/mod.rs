@@ -56,7 +56,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         memory: options.memory,
         bar_share: options.bar_share,
         spare_chunks: options.spare_chunks(),
-        kernels: options.kernels.kernels(Tune::Auto),
+        kernels: options.kernels.choice(Tune::Auto),
         live: true,
     };
     check_memory(options, &configs)?;

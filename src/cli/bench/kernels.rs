@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::bench::kernels::{self, Case, KernelError, Machine, Row, Together};
 use crate::cli::{Failure, examples, print_json};
 use crate::config::{ConfigError, heading};
-use crate::gpu::{Fft, Gpu, Kernels, Tune};
+use crate::gpu::{Fft, Gpu, KernelChoice, Tune};
 use crate::report::Documented;
 
 /// Time the GPU's kernels, with dither
@@ -188,7 +188,7 @@ fn cases(args: &KernelArgs) -> Result<Vec<Case>, ConfigError> {
                     pass_fraction: args.pass_fraction,
                     sample_bits,
                     samples: args.samples,
-                    kernels: Kernels {
+                    kernels: KernelChoice {
                         fft,
                         tune: args.tune.clone(),
                     },

@@ -184,7 +184,7 @@ impl Launch<'_> {
             },
             bar_share: BAR_SHARE,
             spare_chunks: self.spare_chunks,
-            kernels: args.kernels.kernels(Tune::Auto),
+            kernels: args.kernels.choice(Tune::Auto),
             live: true,
         };
         // What starts threads of its own leaves the lcores alone.

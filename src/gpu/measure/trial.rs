@@ -13,7 +13,7 @@ use ground::stats::median;
 use super::{Buffers, Set, WARM_UP, failed};
 use crate::engine::ChannelSums;
 use crate::gpu::ddc::{Ddc, Held};
-use crate::gpu::form::{KernelForm, Kernels};
+use crate::gpu::form::{KernelChoice, KernelForm};
 use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use crate::gpu::statistics::{self, StatisticsBuffers};
 use crate::gpu::variant::{KernelSet, address};
@@ -60,7 +60,11 @@ pub struct KernelTrial<'a> {
 
 impl<'a> KernelTrial<'a> {
     /// The kernels that `wanted` comes to, with sums for statistics or without.
-    pub fn new(buffers: &'a Buffers, wanted: &Kernels, statistics: bool) -> Result<Self, GpuError> {
+    pub fn new(
+        buffers: &'a Buffers,
+        wanted: &KernelChoice,
+        statistics: bool,
+    ) -> Result<Self, GpuError> {
         let (gpu, output) = (&buffers.gpu, &buffers.output);
         let form = tune::pick(gpu, output, buffers.bits, wanted, statistics)?;
         Self::of_form(buffers, form, statistics)
