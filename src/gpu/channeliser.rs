@@ -12,13 +12,14 @@ use ground::{N_POL, Timestamp};
 use num_complex::Complex32;
 
 use super::ddc::{Ddc, Held};
+use super::device::address;
 use super::form::KernelChoice;
 use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use super::power::Power;
 use super::slot::Slot;
 use super::statistics::Statistics;
 use super::streams::{Stopwatch, Streams, failed};
-use super::variant::{KernelSet, address};
+use super::variant::KernelSet;
 use super::{GpuError, tune};
 use crate::config::{OutputConfig, PipelineConfig};
 use crate::engine::steer::Gains;
@@ -37,7 +38,7 @@ pub struct OutputChunks {
 /// A [`Pipeline`] on a GPU.
 pub struct GpuChanneliser {
     streams: Arc<Streams>,
-    variant: KernelSet,
+    kernels: KernelSet,
     /// What makes the filter bank's input; `None` where that is the samples.
     ddc: Option<(Ddc, [Held; N_POL])>,
     /// Counts the digitiser's power where the filter bank does not.
@@ -81,7 +82,7 @@ impl GpuChanneliser {
         streams: Arc<Streams>,
         config: &PipelineConfig<'_>,
         chunks: OutputChunks,
-        kernels: &KernelChoice,
+        choice: &KernelChoice,
     ) -> Result<Self, GpuError> {
         let (output, bits) = (config.output, config.sample_bits);
         let gpu = streams.gpu().clone();
@@ -89,16 +90,16 @@ impl GpuChanneliser {
         let OutputChunks { batches, count } = chunks;
         let batch_spectra = output.spectra_per_heap();
         let spectra = batches.saturating_mul(batch_spectra);
-        let form = tune::pick(&gpu, output, bits, kernels, config.statistics)?;
-        let variant = KernelSet::new(&gpu, output, bits, form, spectra, config.statistics)?;
-        let statistics = variant.statistics();
+        let form = tune::pick(&gpu, output, bits, choice, config.statistics)?;
+        let kernels = KernelSet::new(&gpu, output, bits, form, spectra, config.statistics)?;
+        let statistics = kernels.statistics();
         let statistics = statistics
             .map(|form| Statistics::new(&streams, form))
             .transpose()?;
         let ddc = |narrowband| Ddc::new(&gpu, output, narrowband, bits, spectra);
         let ddc = output.narrowband.as_ref().map(ddc).transpose()?;
-        let ring = variant.ring(spectra);
-        let intermediate = ring.saturating_mul(variant.group_bytes());
+        let ring = kernels.ring(spectra);
+        let intermediate = ring.saturating_mul(kernels.group_bytes());
         let out = batches.saturating_mul(output.batch_bytes());
         let room = out.saturating_mul(count).saturating_add(intermediate);
         gpu.check_room(
@@ -114,7 +115,7 @@ impl GpuChanneliser {
                 .map(|_| Gains::uniform(channels, Complex32::new(config.gain as f32, 0.0))),
             settings: 1,
             ring,
-            variant,
+            kernels,
             ddc: ddc.map(|ddc| (ddc, Default::default())),
             power: None,
             statistics,
@@ -257,9 +258,9 @@ impl GpuChanneliser {
         // SAFETY: all that is used is on the compute stream, which the intake has made wait for the
         // samples. They have the windows of spectra `first .. end` (`has_windows`), and padding
         // behind; the ring has room for all groups that are unfinished.
-        unsafe { self.variant.front(&self.streams.compute, &args) }?;
+        unsafe { self.kernels.front(&self.streams.compute, &args) }?;
         self.filtered = end;
-        self.finish_groups(end / self.variant.group(), end, start)
+        self.finish_groups(end / self.kernels.group(), end, start)
     }
 
     fn intermediate(&self) -> Intermediate {
@@ -280,7 +281,7 @@ impl GpuChanneliser {
             return Ok(());
         }
         let (slot, intermediate) = (&self.slots[self.current], self.intermediate());
-        let statistics = self.statistics.as_mut().zip(self.variant.statistics());
+        let statistics = self.statistics.as_mut().zip(self.kernels.statistics());
         let statistics = statistics.filter(|(statistics, form)| statistics.are_of(form));
         let args = BackArgs {
             intermediate,
@@ -296,9 +297,9 @@ impl GpuChanneliser {
         let groups = self.finished..end_group;
         // SAFETY: all that is used is on the compute stream, and the slot is this chunk's until it
         // is done. The groups were filtered, and the chunk has the spectra below `limit`.
-        unsafe { self.variant.back(&self.streams.compute, groups, &args) }?;
+        unsafe { self.kernels.back(&self.streams.compute, groups, &args) }?;
         if let Some((statistics, _)) = statistics {
-            let group = self.variant.group();
+            let group = self.kernels.group();
             let spectra = self.finished * group..limit.min(end_group * group);
             let fine = &slot.host_fine.as_slice()?[spectra];
             statistics.add(fine.iter().filter(|fine| !fine.is_left_out()).count());
@@ -339,7 +340,7 @@ impl GpuChanneliser {
         let most = self.ddc.as_ref().map(|(ddc, _)| ddc.most_spectra());
         let mut first = block.first;
         while first < end {
-            let to = end.min(self.variant.reach(first, self.ring));
+            let to = end.min(self.kernels.reach(first, self.ring));
             let to = to.min(most.map_or(to, |most| first + most));
             let skip = (first - block.first) * self.spectrum_samples;
             self.stretch(input, block.offset.map(|o| o + skip), (first, to), start)?;
@@ -350,7 +351,7 @@ impl GpuChanneliser {
 
     fn try_back(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), DriverError> {
         let limit = (batches * self.batch_spectra).min(self.filtered);
-        self.finish_groups(limit.div_ceil(self.variant.group()), limit, chunk.start())?;
+        self.finish_groups(limit.div_ceil(self.kernels.group()), limit, chunk.start())?;
         self.open = false;
         if let Some(statistics) = &mut self.statistics {
             statistics.end_chunk();
@@ -404,7 +405,7 @@ impl GpuChanneliser {
 
 impl Pipeline for GpuChanneliser {
     fn name(&self) -> String {
-        let (gpu, kernels) = (self.streams.gpu().name(), self.variant.name());
+        let (gpu, kernels) = (self.streams.gpu().name(), self.kernels.name());
         format!("cuda ({gpu}; {kernels})")
     }
 
@@ -467,7 +468,7 @@ impl Pipeline for GpuChanneliser {
     }
 
     fn end_period(&mut self) -> Result<bool, PipelineError> {
-        let Some((statistics, form)) = self.statistics.as_mut().zip(self.variant.statistics())
+        let Some((statistics, form)) = self.statistics.as_mut().zip(self.kernels.statistics())
         else {
             return Ok(false);
         };

@@ -17,8 +17,8 @@ use half::f16;
 use num_complex::{Complex32, Complex64};
 
 use super::compile::DDC;
+use super::device::address;
 use super::parameters::FrontInput;
-use super::variant::address;
 use super::{Gpu, GpuError};
 use crate::config::{Narrowband, OutputConfig};
 

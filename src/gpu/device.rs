@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUdeviceptr, CUfunction_attribute};
 use cudarc::driver::{
-    CudaContext, CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, PinnedHostSlice,
-    ValidAsZeroBits, result,
+    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError,
+    PinnedHostSlice, ValidAsZeroBits, result,
 };
 use cudarc::nvrtc::Ptx;
 
@@ -447,6 +447,13 @@ impl Gpu {
         unsafe { start.write_bytes(0, count) };
         Ok(pinned)
     }
+}
+
+/// Where `slice` lies. Its users order their work on it themselves.
+///
+/// Not while its stream is being captured: the driver then refuses what cudarc does besides.
+pub(super) fn address<T>(slice: &CudaSlice<T>) -> CUdeviceptr {
+    slice.device_ptr(slice.stream()).0
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use ground::stats::ThreadReport;
 use ground::{N_POL, Timestamp};
 
 use super::GpuError;
+use super::device::address;
 use super::launch::TableCopy;
 use super::streams::{Stopwatch, Streams, failed};
-use super::variant::address;
 use crate::engine::PipelineError;
 use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind, SampleView};
 

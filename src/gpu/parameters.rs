@@ -87,7 +87,7 @@ unsafe impl DeviceRepr for Stream {}
 pub(super) struct Intermediate {
     /// `groups × KernelSet::group_bytes`.
     pub data: CUdeviceptr,
-    /// Groups of the variant in the ring, a power of two; group i lies at i modulo `groups`.
+    /// Groups of the kernel set in the ring, a power of two; group i lies at i modulo `groups`.
     pub groups: usize,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct BackArgs {
     pub limit: usize,
     /// The dither's engine.
     pub feng_id: u32,
-    /// Where sums for statistics go, if the variant takes any.
+    /// Where sums for statistics go, if the kernels take any.
     pub statistics: Option<StatisticsArgs>,
 }
 

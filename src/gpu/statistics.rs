@@ -8,17 +8,17 @@ use ground::N_POL;
 use num_complex::Complex64;
 
 use super::compile::SUM_STATISTICS;
+use super::device::address;
 use super::launch::{Arguments, Kernel};
 use super::parameters::StatisticsArgs;
 use super::streams::Streams;
-use super::variant::address;
 use super::{Gpu, GpuError};
 use crate::engine::{ChannelSums, PeriodSums};
 
 /// Numbers per channel as they come back: both powers, their squares, the product's parts, clipped.
 const NUMBERS: usize = 8;
 
-/// What a variant's back end adds up, and the kernel that takes its blocks' parts together.
+/// What a kernel set's back end adds up, and the kernel that takes its blocks' parts together.
 #[derive(Debug)]
 pub(super) struct StatisticsForm {
     kernel: Kernel,

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use cudarc::driver::sys::CUdeviceptr;
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
+use cudarc::driver::{CudaSlice, CudaStream, DriverError};
 use dsp::{Dither, SampleBits};
 use ground::N_POL;
 use num_complex::Complex64;
 
 use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_HOPS, PFB_FFT_RUN, PFB_FIR, POST};
 use super::cufft::Transform;
+use super::device::address;
 use super::form::KernelForm;
 use super::launch::{Arguments, Kernel};
 use super::parameters::{BackArgs, FrontArgs, Intermediate, SpectraRange, Stream};
@@ -35,7 +36,7 @@ pub(super) struct KernelSet {
     transforms: usize,
     /// A library's, over a slice.
     transform: Option<Transform>,
-    /// Groups of the kernels in one of the variant, a power of two.
+    /// Groups of the kernels in one of the set, a power of two.
     slice: usize,
     front: KernelLaunch,
     back: KernelLaunch,
@@ -420,7 +421,7 @@ impl KernelSet {
         Ok(())
     }
 
-    /// A library's transform of a group, if the variant has one.
+    /// A library's transform of a group, if the set has one.
     ///
     /// # Safety
     ///
@@ -499,11 +500,4 @@ impl KernelSet {
         // point to.
         unsafe { back.launch(stream, &mut arguments, rows) }
     }
-}
-
-/// Where `slice` lies. Its users order their work on it themselves.
-///
-/// Not while its stream is being captured: the driver then refuses what cudarc does besides.
-pub(super) fn address<T>(slice: &CudaSlice<T>) -> CUdeviceptr {
-    slice.device_ptr(slice.stream()).0
 }

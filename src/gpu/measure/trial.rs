@@ -13,10 +13,11 @@ use ground::stats::median;
 use super::{Buffers, Set, WARM_UP, failed};
 use crate::engine::ChannelSums;
 use crate::gpu::ddc::{Ddc, Held};
+use crate::gpu::device::address;
 use crate::gpu::form::{KernelChoice, KernelForm};
 use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use crate::gpu::statistics::{self, StatisticsBuffers};
-use crate::gpu::variant::{KernelSet, address};
+use crate::gpu::variant::KernelSet;
 use crate::gpu::{GpuError, tune};
 use crate::memory::BatchStats;
 
@@ -48,7 +49,7 @@ pub enum TimedStage {
 pub struct KernelTrial<'a> {
     buffers: &'a Buffers,
     form: KernelForm,
-    variant: KernelSet,
+    kernels: KernelSet,
     ddc: Option<Ddc>,
     groups: usize,
     sets: Vec<([CUdeviceptr; N_POL], BackArgs)>,
@@ -77,7 +78,7 @@ impl<'a> KernelTrial<'a> {
     ) -> Result<Self, GpuError> {
         let gpu = &buffers.gpu;
         let spectra = buffers.spectra;
-        let variant = KernelSet::new(
+        let kernels = KernelSet::new(
             gpu,
             &buffers.output,
             buffers.bits,
@@ -85,14 +86,14 @@ impl<'a> KernelTrial<'a> {
             spectra,
             statistics,
         )?;
-        let sums = variant.statistics();
+        let sums = kernels.statistics();
         let sums = sums
             .map(|form| StatisticsBuffers::new(gpu, form))
             .transpose()?;
         let ddc = |narrowband| Ddc::new(gpu, &buffers.output, narrowband, buffers.bits, spectra);
         let ddc = buffers.output.narrowband.as_ref().map(ddc).transpose()?;
-        let groups = variant.ring(spectra);
-        let memory = gpu.zeros("the intermediate", groups * variant.group_bytes() / 4)?;
+        let groups = kernels.ring(spectra);
+        let memory = gpu.zeros("the intermediate", groups * kernels.group_bytes() / 4)?;
         let intermediate = Intermediate {
             data: address(&memory),
             groups,
@@ -117,7 +118,7 @@ impl<'a> KernelTrial<'a> {
         Ok(Self {
             buffers,
             form,
-            variant,
+            kernels,
             ddc,
             groups,
             sets,
@@ -154,7 +155,7 @@ impl<'a> KernelTrial<'a> {
         } = self.buffers;
         let transforms = if self.ddc.is_some() { N_POL } else { 1 };
         let points = transforms * spectra * output.pfb_step();
-        let intermediate = self.variant.number_bytes() * points;
+        let intermediate = self.kernels.number_bytes() * points;
         let window = output.window_samples() - output.spectrum_samples();
         let samples = spectra * output.spectrum_samples() + window;
         let samples = N_POL * self.buffers.bits.bytes(samples);
@@ -182,7 +183,7 @@ impl<'a> KernelTrial<'a> {
         delays: Delays,
         stage: Option<TimedStage>,
     ) -> Result<(), DriverError> {
-        let (variant, spectra) = (&self.variant, self.buffers.spectra);
+        let (kernels, spectra) = (&self.kernels, self.buffers.spectra);
         let step = self.buffers.output.spectrum_samples();
         let most = self.ddc.as_ref().map_or(spectra, Ddc::most_spectra);
         let (samples, back) = &self.sets[set];
@@ -196,12 +197,12 @@ impl<'a> KernelTrial<'a> {
         }
         let (mut first, mut finished) = (0, 0);
         while first < spectra {
-            let end = spectra.min(variant.reach(first, self.groups));
+            let end = spectra.min(kernels.reach(first, self.groups));
             let end = end.min(first + most);
             let whole = if end == spectra {
-                end.div_ceil(variant.group())
+                end.div_ceil(kernels.group())
             } else {
-                end / variant.group()
+                end / kernels.group()
             };
             let groups = finished..whole;
             let offset = self.buffers.offset.map(|offset| offset + first * step);
@@ -229,14 +230,14 @@ impl<'a> KernelTrial<'a> {
                     counters: back.counters,
                 };
                 if wanted(TimedStage::Front) {
-                    variant.front(stream, &front)?;
+                    kernels.front(stream, &front)?;
                 }
                 match stage {
-                    None => variant.back(stream, groups, back)?,
+                    None => kernels.back(stream, groups, back)?,
                     Some(TimedStage::Transform) => groups.into_iter().try_for_each(|group| {
-                        variant.transform(stream, group, back.intermediate)
+                        kernels.transform(stream, group, back.intermediate)
                     })?,
-                    Some(TimedStage::Post) => variant.post(stream, groups, back)?,
+                    Some(TimedStage::Post) => kernels.post(stream, groups, back)?,
                     Some(TimedStage::Convert | TimedStage::Front) => {}
                 }
             }
@@ -284,7 +285,7 @@ impl<'a> KernelTrial<'a> {
     }
 
     fn try_take_sums(&self) -> Result<Option<(Vec<ChannelSums>, u64)>, DriverError> {
-        let Some((sums, form)) = self.statistics.as_ref().zip(self.variant.statistics()) else {
+        let Some((sums, form)) = self.statistics.as_ref().zip(self.kernels.statistics()) else {
             return Ok(None);
         };
         let stream = &self.buffers.stream;
