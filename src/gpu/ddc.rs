@@ -294,7 +294,7 @@ impl Ddc {
     ///
     /// # Safety
     ///
-    /// As for [`KernelSet::front`](super::variant::KernelSet::front). The rings are used on
+    /// As for [`KernelSet::front`](super::kernel_set::KernelSet::front). The rings are used on
     /// `stream` alone, and `held` says what they have.
     pub unsafe fn convert(
         &self,

@@ -8,8 +8,8 @@
 //! events; the CPU waits for none of them.
 //!
 //! [`KernelChoice`] says which kernels: fused ones, of the first shape that fits or the fastest,
-//! or those around cuFFT. What is picked becomes a `KernelSet`, which pipelines launch, and which
-//! [`measure`] times for the tuner and `karoo bench kernels`.
+//! or those around cuFFT. What is picked becomes a `Variant`, and compiled a `KernelSet`, which
+//! pipelines launch, and which [`measure`] times for the tuner and `karoo bench kernels`.
 
 #![allow(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod device;
 mod energy;
 mod form;
 mod intake;
+mod kernel_set;
 mod launch;
 pub mod measure;
 mod memory;
@@ -62,7 +63,7 @@ pub fn intermediate_bytes(output: &OutputConfig, batches: usize) -> usize {
     let spectra = batches.saturating_mul(output.spectra_per_heap());
     let baseband = output.narrowband.as_ref();
     let baseband = baseband.map_or(0, |_| ddc::ring_bytes(output, spectra));
-    variant::most_intermediate_bytes(output, spectra) + baseband
+    kernel_set::most_intermediate_bytes(output, spectra) + baseband
 }
 
 /// Everything that computes for an engine of this configuration, whose receive chunks are of `kind`

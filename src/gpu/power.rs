@@ -47,7 +47,7 @@ impl Power {
     ///
     /// # Safety
     ///
-    /// As for [`KernelSet::front`](super::variant::KernelSet::front), of wideband.
+    /// As for [`KernelSet::front`](super::kernel_set::KernelSet::front), of wideband.
     pub unsafe fn add(
         &self,
         stream: &CudaStream,

@@ -15,9 +15,9 @@ use crate::engine::ChannelSums;
 use crate::gpu::ddc::{Ddc, Held};
 use crate::gpu::device::address;
 use crate::gpu::form::{KernelChoice, KernelForm};
+use crate::gpu::kernel_set::KernelSet;
 use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use crate::gpu::statistics::{self, StatisticsBuffers};
-use crate::gpu::variant::KernelSet;
 use crate::gpu::{GpuError, tune};
 use crate::memory::BatchStats;
 
