@@ -10,7 +10,7 @@ use katcp::reading::unix_now;
 use crate::config::{FgpuConfig, InputConfig};
 use crate::doctor::{Asked, Look, Report, examine};
 use crate::fgpu::LiveEngine;
-use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Setup, Watch};
+use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Watch, WatchedEngine};
 
 /// Findings of the doctor that are logged.
 const FINDINGS: usize = 3;
@@ -51,18 +51,18 @@ impl Losses {
         };
         interfaces.sort();
         interfaces.dedup();
-        let setup = Setup {
+        let watched = WatchedEngine {
             recv: config.engine.recv.clone(),
             clock: config.engine.clock,
             source: source.to_owned(),
             interfaces,
         };
         let now = Instant::now();
-        let due = now.checked_add(setup.patience());
+        let due = now.checked_add(watched.patience());
         let patient = Asked::of_engine(config).zip(due);
         Self {
             patient,
-            watch: Watch::new(setup, now, counters.read()),
+            watch: Watch::new(watched, now, counters.read()),
             counters,
             record,
         }

@@ -10,8 +10,8 @@ use num_complex::Complex32;
 
 use super::coefficients::Gains;
 use super::down::{Baseband, DownConverter};
-use super::group::{GroupKernels, Rows, Scratch, Spectra};
-use super::oversampled::{self, Hops};
+use super::group::{GroupKernels, GroupSpectra, Rows, Scratch};
+use super::oversampled::{HopSpectra, Hops};
 use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers};
 use crate::config::PipelineConfig;
@@ -134,7 +134,7 @@ impl Front<'_> {
         } = self.pipeline;
         let row = first - self.block.first;
         if let Some(hops) = &self.pipeline.hops {
-            let of = oversampled::Spectra {
+            let of = HopSpectra {
                 number: self.start.0 / kernels.spectrum_samples as u64 + first as u64,
                 first: row,
                 to,
@@ -177,7 +177,7 @@ impl Front<'_> {
                 .iter_mut()
                 .zip(counts)
                 .for_each(|(to, from)| *to = from);
-            let of = Spectra {
+            let of = GroupSpectra {
                 start,
                 fine,
                 counts: &counted[..group],
@@ -196,7 +196,7 @@ impl Front<'_> {
             let rows = &mut pending.rows;
             let power = self.filter(scratch, rows, first, from, to - from);
             let clipped = if to == group {
-                let of = Spectra {
+                let of = GroupSpectra {
                     start,
                     fine: &pending.fine,
                     counts: &pending.counts,

@@ -41,7 +41,7 @@ pub(super) struct GroupKernels {
 
 /// Spectra of one group behind the FIR, and what is done to them.
 #[derive(Clone, Copy)]
-pub(super) struct Spectra<'a> {
+pub(super) struct GroupSpectra<'a> {
     /// Timestamp of the first.
     pub start: Timestamp,
     /// Of each, delay and phase, and whether statistics count it.
@@ -259,7 +259,7 @@ impl GroupKernels {
         &self,
         scratch: &mut Scratch,
         rows: &mut Rows,
-        of: Spectra<'_>,
+        of: GroupSpectra<'_>,
         output: GroupOutput<'_>,
     ) -> [u64; N_POL] {
         let mut clipped = [0; N_POL];

@@ -117,7 +117,7 @@ impl Hops {
 
 /// Which spectra of a block are filtered, to where.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spectra {
+pub(super) struct HopSpectra {
     /// Number of the first, counted from time 0, and its index in the block.
     pub number: u64,
     pub first: usize,
@@ -136,7 +136,7 @@ impl GroupKernels {
         rows: &mut Rows,
         input: &SampleView<'_>,
         offset: [usize; N_POL],
-        of: Spectra,
+        of: HopSpectra,
     ) -> [u64; N_POL] {
         let begun = Instant::now();
         let out = self.rows_from(rows, of.to);
@@ -179,7 +179,7 @@ impl GroupKernels {
         scratch: &mut Scratch,
         rows: &mut Rows,
         (baseband, input, offset): (&Baseband, &SampleView<'_>, [usize; N_POL]),
-        of: Spectra,
+        of: HopSpectra,
     ) -> [u64; N_POL] {
         let begun = Instant::now();
         let step = hops.step;

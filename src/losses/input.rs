@@ -12,11 +12,11 @@ use crate::recv::DropCause;
 
 impl Line<'_> {
     pub(super) fn dropped(&self, cause: DropCause) -> Words {
-        let recv = &self.setup.recv;
+        let recv = &self.engine.recv;
         let last = &self.counts.last;
         let packet_samples = recv.packet_samples;
         let seconds =
-            |samples: Option<u64>| samples.unwrap_or(0) as f64 / self.setup.clock.adc_sample_rate;
+            |samples: Option<u64>| samples.unwrap_or(0) as f64 / self.engine.clock.adc_sample_rate;
         let long =
             |seconds: f64| span(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
         if let (DropCause::WrongHeapLength, Some(bytes)) = (cause, last.heap_length) {
@@ -88,7 +88,7 @@ impl Line<'_> {
             false => format!("no heap has come in {since}"),
             true => format!("no heap comes, since {since}"),
         };
-        let (on, source) = (self.setup.interfaces.join(", "), &self.setup.source);
+        let (on, source) = (self.engine.interfaces.join(", "), &self.engine.source);
         let (before, last) = self.before;
         let seconds = self.now.duration_since(before).as_secs_f64().max(1e-9);
         let rate = |count: u64| per_second(count as f64 / seconds);
@@ -157,7 +157,7 @@ impl Line<'_> {
                 )
             }
         };
-        let source = &self.setup.source;
+        let source = &self.engine.source;
         Words::new(
             what,
             format!(

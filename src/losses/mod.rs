@@ -30,7 +30,7 @@ pub use numbers::{grouped, per_second, percent, span};
 pub use record::{ActiveLoss, LossLine, LossRecord, LossTotal};
 pub use text::Words;
 pub use track::{LINE, LossStage};
-pub use watch::{Moment, Setup, Watch};
+pub use watch::{Moment, Watch, WatchedEngine};
 
 use crate::recv::DropCause;
 

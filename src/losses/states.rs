@@ -12,7 +12,7 @@ impl Line<'_> {
         let off = self.times.off();
         let by = Duration::try_from_secs_f64(off.abs()).unwrap_or(Duration::MAX);
         let side = if off < 0.0 { "behind" } else { "ahead of" };
-        let sync_time = self.setup.clock.sync_time;
+        let sync_time = self.engine.clock.sync_time;
         let (by, name) = (span(by), self.cause.name());
         Words::new(
             format!("the heaps' time is {by} {side} this host's clock: {name}"),
@@ -72,7 +72,7 @@ impl Line<'_> {
     }
 
     pub(super) fn input_clipping(&self) -> Words {
-        let heap_samples = self.setup.recv.packet_samples as u64;
+        let heap_samples = self.engine.recv.packet_samples as u64;
         let since = |count: fn(&LossCounts, usize) -> u64, pol| {
             count(self.counts, pol).saturating_sub(count(self.from, pol))
         };

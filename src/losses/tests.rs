@@ -46,7 +46,7 @@ impl Engine {
             ports: vec![("k0".to_owned(), PortStats::default())],
             ..LossCounts::default()
         };
-        let setup = Setup {
+        let watched = WatchedEngine {
             recv: RecvConfig {
                 packet_samples: 4096,
                 sample_bits: SampleBits::new(10).unwrap(),
@@ -62,7 +62,7 @@ impl Engine {
         };
         let begun = Instant::now();
         Self {
-            watch: Watch::new(setup, begun, counts.clone()),
+            watch: Watch::new(watched, begun, counts.clone()),
             begun,
             seconds: 0,
             counts,

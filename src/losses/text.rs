@@ -13,7 +13,7 @@ use super::numbers::{grouped, per_second, percent, span};
 use super::time::Times;
 use super::track::{Due, LossStage};
 use super::watch::Alone;
-use super::{Cause, Setup};
+use super::{Cause, WatchedEngine};
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Words {
 
 /// What a line is made of.
 pub struct Line<'a> {
-    pub setup: &'a Setup,
+    pub engine: &'a WatchedEngine,
     pub cause: Cause,
     pub due: Due,
     /// All that this look found, and what goes on.

@@ -9,7 +9,7 @@ use ground::Timestamp;
 use super::Cause;
 use super::counts::LossCounts;
 use super::track::FoundLoss;
-use super::watch::{Moment, Setup};
+use super::watch::{Moment, WatchedEngine};
 
 /// How far the time of heaps may be from the host's, beside what follows from chunks, and how far
 /// it may leap.
@@ -104,21 +104,21 @@ impl Times {
     /// Whether the time of heaps has jumped ahead since the look before.
     pub fn find_jump(
         &mut self,
-        setup: &Setup,
+        engine: &WatchedEngine,
         last: &LossCounts,
         now: Moment,
         counts: &LossCounts,
     ) -> Option<(Cause, FoundLoss)> {
-        let newest = counts.newest.filter(|_| setup.is_live())?;
+        let newest = counts.newest.filter(|_| engine.is_live())?;
         if counts.placed == last.placed {
             return None;
         }
         let even = now.at.duration_since(self.begun).as_secs_f64();
-        let ahead = setup.seconds(newest as f64) - even;
+        let ahead = engine.seconds(newest as f64) - even;
         let before = self.ahead.iter().copied().reduce(f64::max);
         let jump = before.map_or(0.0, |before| ahead - before);
         let late = TIME_OFF + self.catches_up(now.at);
-        let found = jump > late.as_secs_f64() + setup.seconds(2.0 * setup.chunk_samples());
+        let found = jump > late.as_secs_f64() + engine.seconds(2.0 * engine.chunk_samples());
         if found {
             (self.jump, self.jumped) = (jump, now.at);
             self.ahead.clear();
@@ -133,16 +133,16 @@ impl Times {
     /// Whether the time of heaps has been another than the host's for a while.
     pub fn find_off(
         &mut self,
-        setup: &Setup,
+        engine: &WatchedEngine,
         last: &LossCounts,
         now: Moment,
         counts: &LossCounts,
     ) -> Option<(Cause, FoundLoss)> {
-        let newest = counts.newest.filter(|_| setup.is_live())?;
+        let newest = counts.newest.filter(|_| engine.is_live())?;
         if counts.placed == last.placed {
             return Some((Cause::WrongTime, FoundLoss::Unknown));
         }
-        let Some(off) = time_off(setup, newest, now.unix) else {
+        let Some(off) = time_off(engine, newest, now.unix) else {
             self.off_since = None;
             return None;
         };
@@ -160,11 +160,11 @@ impl Times {
     /// Whether the host's own clock has not been synchronised for a while.
     pub fn find_clock(
         &mut self,
-        setup: &Setup,
+        engine: &WatchedEngine,
         now: Instant,
         counts: &LossCounts,
     ) -> Option<(Cause, FoundLoss)> {
-        let wrong = counts.clock.filter(|_| setup.is_live());
+        let wrong = counts.clock.filter(|_| engine.is_live());
         if wrong.is_none_or(|clock| clock.is_synchronised()) {
             self.unsynchronised_since = None;
             return None;
@@ -178,9 +178,9 @@ impl Times {
 
 /// Seconds from the host's time to that of the newest chunk of heaps; `None` where they agree as
 /// far as can be told.
-fn time_off(setup: &Setup, newest: u64, unix: f64) -> Option<f64> {
-    let ahead = Timestamp(newest).unix(setup.clock) - unix;
+fn time_off(engine: &WatchedEngine, newest: u64, unix: f64) -> Option<f64> {
+    let ahead = Timestamp(newest).unix(engine.clock) - unix;
     let allowed = TIME_OFF.as_secs_f64();
-    let behind = allowed + setup.seconds(2.0 * setup.chunk_samples());
+    let behind = allowed + engine.seconds(2.0 * engine.chunk_samples());
     (ahead > allowed || ahead < -behind).then_some(ahead)
 }

@@ -42,9 +42,9 @@ pub struct Moment {
     pub unix: f64,
 }
 
-/// What is watched.
+/// What a watch knows of its engine.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct WatchedEngine {
     /// Geometry of heaps and chunks.
     pub recv: RecvConfig,
     /// What timestamps mean.
@@ -56,7 +56,7 @@ pub struct Setup {
     pub interfaces: Vec<String>,
 }
 
-impl Setup {
+impl WatchedEngine {
     /// Whether input comes when it likes.
     pub fn is_live(&self) -> bool {
         !self.interfaces.is_empty()
@@ -85,7 +85,7 @@ impl Setup {
 /// Watches one engine.
 #[derive(Debug)]
 pub struct Watch {
-    setup: Setup,
+    engine: WatchedEngine,
     tracks: BTreeMap<Cause, (Track, LossCounts)>,
     /// What there was to say at the last look that found something, and when that was.
     words: BTreeMap<Cause, (Words, Instant)>,
@@ -132,9 +132,9 @@ pub struct Alone {
 
 impl Watch {
     /// Watches from `now` on.
-    pub fn new(setup: Setup, now: Instant, counts: LossCounts) -> Self {
+    pub fn new(engine: WatchedEngine, now: Instant, counts: LossCounts) -> Self {
         Self {
-            setup,
+            engine,
             tracks: BTreeMap::new(),
             words: BTreeMap::new(),
             recent: VecDeque::from([(now, counts)]),
@@ -191,7 +191,7 @@ impl Watch {
                 continue;
             };
             let line = Line {
-                setup: &self.setup,
+                engine: &self.engine,
                 cause,
                 due: shown,
                 lossy: &known,
@@ -340,16 +340,16 @@ impl Watch {
         let link_down = self.outages.look(looks.0, looks.1, is_active);
         found.extend(link_down.map(|found| (Cause::LinkDown, found)));
         found.extend(self.find_silence(looks.0, looks.1, dropped));
-        let jump = self.times.find_jump(&self.setup, last, now, counts);
+        let jump = self.times.find_jump(&self.engine, last, now, counts);
         if jump.is_some() {
             // What was not sampled is not missing.
             self.resumes = RESUMES;
         }
         found.extend(jump);
         found.extend(self.find_missing(before, last, now.at, counts));
-        found.extend(self.times.find_off(&self.setup, last, now, counts));
-        found.extend(self.times.find_clock(&self.setup, now.at, counts));
-        let heap_samples = self.setup.recv.packet_samples as u64;
+        found.extend(self.times.find_off(&self.engine, last, now, counts));
+        found.extend(self.times.find_clock(&self.engine, now.at, counts));
+        let heap_samples = self.engine.recv.packet_samples as u64;
         found.extend(self.levels.look(heap_samples, looks.0, looks.1));
         found.retain(|(_, found)| *found != FoundLoss::Lost(0));
         found
@@ -374,12 +374,12 @@ impl Watch {
         }
         let explained = dropped || self.lcores.rx_stands_still(now, &counts.lcores);
         let silence = match counts.placed {
-            0 => self.setup.patience(),
-            _ => self.setup.silence(),
+            0 => self.engine.patience(),
+            _ => self.engine.silence(),
         };
         let since = self.silent_since;
         let silent = now.duration_since(since) >= silence && !explained;
-        if !self.setup.is_live() || !(self.silent || silent) {
+        if !self.engine.is_live() || !(self.silent || silent) {
             return None;
         }
         if !self.silent || again {
@@ -427,7 +427,7 @@ impl Watch {
         let one = pols
             .filter_map(|(pol, absent)| Some((pol, absent.as_mut()?)))
             .next();
-        let silence = self.setup.silence();
+        let silence = self.engine.silence();
         let one = one.filter(|(_, absent)| now.duration_since(absent.since) >= silence);
         let mut found = Vec::new();
         match (one, &mut self.alone) {

@@ -12,7 +12,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::interval;
 
-use crate::losses::{Counters, LossRecord, Moment, Setup, Watch};
+use crate::losses::{Counters, LossRecord, Moment, Watch, WatchedEngine};
 use crate::metrics::{EngineMetrics, site};
 use crate::page::{EnginePage, EnginePageParts};
 
@@ -75,7 +75,7 @@ impl Servers {
 
 async fn serve(engine: ShownEngine, listener: TcpListener, stopped: oneshot::Receiver<()>) {
     let record = engine.parts.seen.losses.clone();
-    let setup = Setup {
+    let watched = WatchedEngine {
         recv: engine.parts.config.recv.clone(),
         clock: engine.parts.config.clock,
         source: String::new(),
@@ -90,14 +90,14 @@ async fn serve(engine: ShownEngine, listener: TcpListener, stopped: oneshot::Rec
                 tracing::error!(%error, "a page");
             }
         }
-        () = watch(engine.counters, setup, record) => {}
+        () = watch(engine.counters, watched, record) => {}
         _ = stopped => {}
     }
 }
 
 /// Watches for losses as a live engine does. Never returns.
-async fn watch(counters: Counters, setup: Setup, record: Arc<LossRecord>) {
-    let mut watch = Watch::new(setup, Instant::now(), counters.read());
+async fn watch(counters: Counters, watched: WatchedEngine, record: Arc<LossRecord>) {
+    let mut watch = Watch::new(watched, Instant::now(), counters.read());
     let mut ticks = interval(TICK);
     loop {
         ticks.tick().await;
