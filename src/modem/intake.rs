@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
-use dpdk::{BURST, DpdkError, LcoreHandle, LcorePanic};
+use dpdk::{BURST, LcoreHandle};
 use ground::{Idle, IdlePolicy, StopFlag};
 use karoo_modem::formats::FullScale;
 use karoo_modem::vita::{Context, Piece, SampleRate, StreamCounts, StreamReader};
@@ -20,12 +20,11 @@ use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::place::Place;
+use super::place::{Place, PlaceError};
 use super::sockets;
-use crate::net::{CaptureError, CaptureReader, Datagram};
+use crate::net::{CaptureReader, Datagram};
 use crate::ports::{
-    DatagramError, DatagramReceiver, DatagramSettings, Interface, InterfaceError, KeptPorts,
-    open_datagrams,
+    DatagramError, DatagramReceiver, DatagramSettings, Interface, KeptPorts, open_datagrams,
 };
 
 /// Samples of a block, from which on it is not added to while others wait.
@@ -52,35 +51,6 @@ pub struct IntakeSettings {
     pub interface: Option<String>,
     /// CPU of a port's lcore.
     pub cpu: usize,
-}
-
-/// Why no packets are taken.
-#[derive(Debug, thiserror::Error)]
-pub enum IntakeError {
-    /// The place has no packets.
-    #[error("{0} has no packets: give udp:, dpdk: or a capture file")]
-    NoPackets(String),
-    /// The kernel's socket.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The interface of a group.
-    #[error(transparent)]
-    Interface(#[from] InterfaceError),
-    /// The DPDK port.
-    #[error(transparent)]
-    Port(#[from] DatagramError),
-    /// DPDK.
-    #[error(transparent)]
-    Dpdk(#[from] DpdkError),
-    /// The capture file.
-    #[error(transparent)]
-    Capture(#[from] CaptureError),
-    /// A defect.
-    #[error(transparent)]
-    Lcore(#[from] LcorePanic),
-    /// A defect.
-    #[error("the thread that takes packets panicked")]
-    Thread,
 }
 
 /// What has become of packets.
@@ -123,8 +93,8 @@ struct Told {
 }
 
 enum Worker {
-    Thread(JoinHandle<Result<(), IntakeError>>),
-    Lcore(LcoreHandle<Result<(), IntakeError>>, KeptPorts),
+    Thread(JoinHandle<Result<(), PlaceError>>),
+    Lcore(LcoreHandle<Result<(), PlaceError>>, KeptPorts),
 }
 
 /// Samples of one stream of packets.
@@ -141,7 +111,7 @@ pub struct Intake {
 
 impl Intake {
     /// Takes packets from now on.
-    pub fn open(place: &Place, settings: &IntakeSettings) -> Result<Intake, IntakeError> {
+    pub fn open(place: &Place, settings: &IntakeSettings) -> Result<Intake, PlaceError> {
         let (blocks, filled) = sync_channel(BLOCKS);
         let (empty, used) = sync_channel(BLOCKS);
         let told = Arc::new(Mutex::new(Told::default()));
@@ -163,7 +133,7 @@ impl Intake {
             stop: stop.clone(),
         };
         let worker = match place {
-            Place::Bytes(_) => return Err(IntakeError::NoPackets(place.to_string())),
+            Place::Bytes(_) => return Err(PlaceError::NoPackets(place.to_string())),
             Place::Socket { peer, idle, .. } => {
                 let interface = settings.interface.as_deref().map(Interface::find);
                 let socket = sockets::receiver(peer, interface.transpose()?.as_ref())?;
@@ -242,12 +212,12 @@ impl Intake {
     }
 
     /// Ends it, and says what has become of packets.
-    pub fn finish(self) -> Result<IntakeCounts, IntakeError> {
+    pub fn finish(self) -> Result<IntakeCounts, PlaceError> {
         self.stop.set();
         // Whoever waits for room goes on.
         drop(self.blocks);
         match self.worker {
-            Worker::Thread(thread) => thread.join().map_err(|_| IntakeError::Thread)??,
+            Worker::Thread(thread) => thread.join().map_err(|_| PlaceError::Thread)??,
             Worker::Lcore(lcore, _kept) => lcore.join()??,
         }
         let told = ground::lock(&self.told);
@@ -256,8 +226,8 @@ impl Intake {
 }
 
 fn thread_of(
-    work: impl FnOnce() -> Result<(), IntakeError> + Send + 'static,
-) -> Result<Worker, IntakeError> {
+    work: impl FnOnce() -> Result<(), PlaceError> + Send + 'static,
+) -> Result<Worker, PlaceError> {
     let thread = thread::Builder::new().name("packets".to_owned());
     Ok(Worker::Thread(thread.spawn(work)?))
 }
@@ -341,14 +311,14 @@ impl Assembler {
         }
     }
 
-    fn socket(mut self, socket: &UdpSocket, idle: Option<Duration>) -> Result<(), IntakeError> {
+    fn socket(mut self, socket: &UdpSocket, idle: Option<Duration>) -> Result<(), PlaceError> {
         let heard = self.hear(socket, idle);
         // What came before a failure is not lost by it.
         self.give(true);
         heard
     }
 
-    fn hear(&mut self, socket: &UdpSocket, idle: Option<Duration>) -> Result<(), IntakeError> {
+    fn hear(&mut self, socket: &UdpSocket, idle: Option<Duration>) -> Result<(), PlaceError> {
         let mut bytes = vec![0; DATAGRAM];
         let mut last = Instant::now();
         while !self.stop.is_set() {
@@ -380,7 +350,7 @@ impl Assembler {
         mut self,
         mut receiver: DatagramReceiver,
         idle: Option<Duration>,
-    ) -> Result<(), IntakeError> {
+    ) -> Result<(), PlaceError> {
         let mut rest = Idle::new(IdlePolicy::Share);
         let mut last = Instant::now();
         while !self.stop.is_set() {
@@ -407,13 +377,13 @@ impl Assembler {
         Ok(())
     }
 
-    fn capture(mut self, mut capture: CaptureReader) -> Result<(), IntakeError> {
+    fn capture(mut self, mut capture: CaptureReader) -> Result<(), PlaceError> {
         let read = self.frames(&mut capture);
         self.give(true);
         read
     }
 
-    fn frames(&mut self, capture: &mut CaptureReader) -> Result<(), IntakeError> {
+    fn frames(&mut self, capture: &mut CaptureReader) -> Result<(), PlaceError> {
         while let Some(frame) = capture.next_frame()? {
             if self.stop.is_set() {
                 break;

@@ -21,10 +21,10 @@ mod tests;
 mod verdict;
 mod watch;
 
-pub use intake::{Block, Intake, IntakeCounts, IntakeError, IntakeSettings, Taken};
+pub use intake::{Block, Intake, IntakeCounts, IntakeSettings, Taken};
 pub use losses::{Losses, LossesLeft};
-pub use outlet::{Outlet, OutletCounts, OutletError, OutletSettings};
+pub use outlet::{Outlet, OutletCounts, OutletSettings};
 pub use pace::Pace;
 pub use page::ModemPage;
-pub use place::Place;
+pub use place::{Place, PlaceError};
 pub use watch::Watcher;

@@ -6,9 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dpdk::{
-    DpdkError, LcoreHandle, LcorePanic, MbufBatch, RingReceiver, RingSender, TxQueue, mbuf_ring,
-};
+use dpdk::{LcoreHandle, MbufBatch, RingReceiver, RingSender, TxQueue, mbuf_ring};
 use ground::{Idle, IdlePolicy};
 use karoo_flow::adapters::Stop;
 use karoo_modem::formats::FullScale;
@@ -21,14 +19,13 @@ use serde::Serialize;
 
 use super::losses::{Losses, LossesLeft};
 use super::pace::Pace;
-use super::place::Place;
+use super::place::{Place, PlaceError};
 use super::sockets;
 use crate::net::capture::Precision;
 use crate::net::frame::HEADERS_LEN;
-use crate::net::{CaptureError, CaptureWriter, HeaderTemplate, MacAddr};
+use crate::net::{CaptureWriter, HeaderTemplate, MacAddr};
 use crate::ports::{
-    DatagramError, DatagramSettings, FrameMaker, Interface, InterfaceError, KeptPorts, PortAddress,
-    open_datagrams,
+    DatagramError, DatagramSettings, FrameMaker, Interface, KeptPorts, PortAddress, open_datagrams,
 };
 
 /// Contexts of a second.
@@ -62,41 +59,6 @@ pub struct OutletSettings {
     pub seed: u64,
 }
 
-/// Why no packets are sent.
-#[derive(Debug, thiserror::Error)]
-pub enum OutletError {
-    /// The place takes no packets.
-    #[error("{0} takes no packets: give udp:, dpdk: or a capture file")]
-    NoPackets(String),
-    /// A format that is only read.
-    #[error("captures are written as pcap; give a name that ends in .pcap")]
-    Pcapng,
-    /// Packets that have no room for samples.
-    #[error("size={0}: packets of fewer than 60 bytes have no room for samples; try size=1472")]
-    Size(usize),
-    /// The kernel's socket.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The interface of a group.
-    #[error(transparent)]
-    Interface(#[from] InterfaceError),
-    /// The DPDK port.
-    #[error(transparent)]
-    Port(#[from] DatagramError),
-    /// DPDK.
-    #[error(transparent)]
-    Dpdk(#[from] DpdkError),
-    /// The capture file.
-    #[error(transparent)]
-    Capture(#[from] CaptureError),
-    /// A defect.
-    #[error(transparent)]
-    Lcore(#[from] LcorePanic),
-    /// A port that is stuck.
-    #[error("the port takes no packets: look whether its link is up")]
-    Stuck,
-}
-
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct OutletCounts {
@@ -125,7 +87,7 @@ struct PortEnd {
     batch: MbufBatch,
     ring: RingSender,
     done: Stop,
-    lcore: LcoreHandle<Result<(), OutletError>>,
+    lcore: LcoreHandle<Result<(), PlaceError>>,
     kept: KeptPorts,
 }
 
@@ -147,16 +109,16 @@ struct Gate {
 
 impl Outlet {
     /// A stream that begins now.
-    pub fn open(place: &Place, settings: &OutletSettings) -> Result<Outlet, OutletError> {
+    pub fn open(place: &Place, settings: &OutletSettings) -> Result<Outlet, PlaceError> {
         let rate = settings.rate.hertz();
         let size = match place {
             Place::Socket { bytes, .. } | Place::Capture { bytes, .. } => *bytes,
             Place::Port(address) => address.bytes,
-            Place::Bytes(_) => return Err(OutletError::NoPackets(place.to_string())),
+            Place::Bytes(_) => return Err(PlaceError::TakesNoPackets(place.to_string())),
         };
-        let samples = samples_within(size).ok_or(OutletError::Size(size))?;
+        let samples = samples_within(size).ok_or(PlaceError::Size(size))?;
         let ends = match place {
-            Place::Bytes(_) => return Err(OutletError::NoPackets(place.to_string())),
+            Place::Bytes(_) => return Err(PlaceError::TakesNoPackets(place.to_string())),
             Place::Socket { peer, .. } => {
                 let interface = settings.interface.as_deref().map(Interface::find);
                 Ends::Socket(sockets::sender(peer, interface.transpose()?.as_ref())?)
@@ -205,13 +167,13 @@ impl Outlet {
     }
 
     /// Sends samples, each packet when its first is due.
-    pub fn write(&mut self, samples: &[Complex32]) -> Result<(), OutletError> {
+    pub fn write(&mut self, samples: &[Complex32]) -> Result<(), PlaceError> {
         let gate = &mut self.gate;
         self.writer.push(samples, |packet| gate.packet(&packet))
     }
 
     /// Sends what is left, and waits until it has gone.
-    pub fn finish(mut self) -> Result<OutletCounts, OutletError> {
+    pub fn finish(mut self) -> Result<OutletCounts, PlaceError> {
         let gate = &mut self.gate;
         self.writer.finish(|packet| gate.packet(&packet))?;
         let mut counts = self.gate.counts;
@@ -229,7 +191,7 @@ impl Outlet {
 }
 
 impl Gate {
-    fn packet(&mut self, packet: &OutPacket) -> Result<(), OutletError> {
+    fn packet(&mut self, packet: &OutPacket) -> Result<(), PlaceError> {
         let end = packet.first + packet.samples as u64;
         if packet.samples > 0 && self.losses.loses(packet.first..end) {
             return Ok(());
@@ -260,9 +222,9 @@ impl Gate {
     }
 }
 
-fn capture(path: &Path) -> Result<Ends, OutletError> {
+fn capture(path: &Path) -> Result<Ends, PlaceError> {
     if path.extension().is_some_and(|end| end == "pcapng") {
-        return Err(OutletError::Pcapng);
+        return Err(PlaceError::Pcapng);
     }
     let writer = CaptureWriter::create(path, Precision::Nanoseconds)?;
     let [from, to] = CAPTURE_ENDS;
@@ -272,7 +234,7 @@ fn capture(path: &Path) -> Result<Ends, OutletError> {
 }
 
 impl PortEnd {
-    fn open(address: &PortAddress, settings: &OutletSettings) -> Result<PortEnd, OutletError> {
+    fn open(address: &PortAddress, settings: &OutletSettings) -> Result<PortEnd, PlaceError> {
         let ports = DatagramSettings {
             worker_cpus: vec![settings.cpu],
             ..DatagramSettings::default()
@@ -297,7 +259,7 @@ impl PortEnd {
     }
 
     /// Hands a packet to the lcore, and waits for a buffer and for room.
-    fn packet(&mut self, bytes: &[u8]) -> Result<(), OutletError> {
+    fn packet(&mut self, bytes: &[u8]) -> Result<(), PlaceError> {
         let (mut idle, begun) = (Idle::new(IdlePolicy::Share), Instant::now());
         loop {
             if let Some(frame) = self.frames.frame(bytes) {
@@ -315,7 +277,7 @@ impl PortEnd {
         Ok(())
     }
 
-    fn finish(self) -> Result<(), OutletError> {
+    fn finish(self) -> Result<(), PlaceError> {
         self.done.set();
         self.lcore.join()??;
         drop(self.kept);
@@ -323,16 +285,16 @@ impl PortEnd {
     }
 }
 
-fn rest(idle: &mut Idle, since: Instant) -> Result<(), OutletError> {
+fn rest(idle: &mut Idle, since: Instant) -> Result<(), PlaceError> {
     idle.wait();
     match since.elapsed() > PATIENCE {
-        true => Err(OutletError::Stuck),
+        true => Err(PlaceError::Stuck),
         false => Ok(()),
     }
 }
 
 /// The lcore of a port: sends what is in the ring until no more comes.
-fn send(mut queue: TxQueue, mut packets: RingReceiver, done: &Stop) -> Result<(), OutletError> {
+fn send(mut queue: TxQueue, mut packets: RingReceiver, done: &Stop) -> Result<(), PlaceError> {
     let mut batch: MbufBatch = MbufBatch::new();
     let (mut idle, mut last) = (Idle::new(IdlePolicy::Share), Instant::now());
     loop {

@@ -1,14 +1,16 @@
 //! Places as users write them.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use std::{fmt, io};
 
+use dpdk::{DpdkError, LcorePanic};
 use karoo_flow::adapters::{Address, DEFAULT_DATAGRAM};
 
-use crate::ports::{PORT_SCHEME, PortAddress};
+use crate::net::CaptureError;
+use crate::ports::{DatagramError, InterfaceError, PORT_SCHEME, PortAddress};
 
 /// Bytes that a datagram in a capture may have.
 const SIZES: RangeInclusive<usize> = 1..=65_507;
@@ -77,6 +79,67 @@ impl FromStr for Place {
                 None => Ok(Self::Bytes(Address::File(path))),
             },
             other => Ok(Self::Bytes(other)),
+        }
+    }
+}
+
+/// Why no packets are taken from a place, or none are sent to it.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The place has no packets.
+    #[error("{0} has no packets: give udp:, dpdk: or a capture file")]
+    NoPackets(String),
+    /// The place takes no packets.
+    #[error("{0} takes no packets: give udp:, dpdk: or a capture file")]
+    TakesNoPackets(String),
+    /// A format that is only read.
+    #[error("captures are written as pcap; give a name that ends in .pcap")]
+    Pcapng,
+    /// Packets that have no room for samples: their bytes.
+    #[error("size={0}: packets of fewer than 60 bytes have no room for samples; try size=1472")]
+    Size(usize),
+    /// The interface of a group.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The DPDK port cannot be had.
+    #[error(transparent)]
+    Port(#[from] DatagramError),
+    /// The port takes no packets for long.
+    #[error("the port takes no packets: look whether its link is up")]
+    Stuck,
+    /// DPDK.
+    #[error(transparent)]
+    Dpdk(#[from] DpdkError),
+    /// The kernel's socket.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The capture file.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The port's lcore panicked: a defect.
+    #[error(transparent)]
+    Lcore(#[from] LcorePanic),
+    /// The thread that takes packets panicked: a defect.
+    #[error("the thread that takes packets panicked")]
+    Thread,
+}
+
+impl PlaceError {
+    /// Whether another place or option would do, rather than another state of what is there.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::NoPackets(_)
+            | Self::TakesNoPackets(_)
+            | Self::Pcapng
+            | Self::Size(_)
+            | Self::Interface(_)
+            | Self::Port(_) => true,
+            Self::Stuck
+            | Self::Dpdk(_)
+            | Self::Io(_)
+            | Self::Capture(_)
+            | Self::Lcore(_)
+            | Self::Thread => false,
         }
     }
 }

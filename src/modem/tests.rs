@@ -101,7 +101,7 @@ fn taken(frames: &[Vec<u8>]) -> (Vec<Vec<Complex32>>, IntakeCounts) {
 fn taken_before(
     frames: &[Vec<u8>],
     behind: &[u8],
-) -> (Vec<Vec<Complex32>>, Result<IntakeCounts, IntakeError>) {
+) -> (Vec<Vec<Complex32>>, Result<IntakeCounts, PlaceError>) {
     let (blocks, ended) = blocks(frames, behind);
     let mut streams = vec![Vec::new()];
     for block in blocks {
@@ -114,7 +114,7 @@ fn taken_before(
 }
 
 /// The blocks that it makes of one.
-fn blocks(frames: &[Vec<u8>], behind: &[u8]) -> (Vec<Block>, Result<IntakeCounts, IntakeError>) {
+fn blocks(frames: &[Vec<u8>], behind: &[u8]) -> (Vec<Block>, Result<IntakeCounts, PlaceError>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.pcap");
     let mut writer = CaptureWriter::create(&path, Precision::Nanoseconds).unwrap();

@@ -17,8 +17,8 @@ use num_complex::Complex32;
 use super::samples::{Input, Output};
 use crate::cli::{Failure, is_pipe};
 use crate::modem::{
-    Block, Intake, IntakeCounts, IntakeError, IntakeSettings, Outlet, OutletCounts, OutletError,
-    OutletSettings, Place, Taken,
+    Block, Intake, IntakeCounts, IntakeSettings, Outlet, OutletCounts, OutletSettings, Place,
+    PlaceError, Taken,
 };
 
 /// Samples by which a frame's last pulse reaches behind its last symbol.
@@ -147,6 +147,15 @@ fn no_pipe(option: &str, place: &Place) -> Result<(), Failure> {
     }
 }
 
+/// Why packets cannot be had at the place of an option.
+fn failure(option: &str, place: &Place, error: &PlaceError) -> Failure {
+    let text = format!("{option} {place}: {error}");
+    match error.is_usage() {
+        true => Failure::usage(text),
+        false => Failure::data(text),
+    }
+}
+
 /// Where samples come from.
 pub enum Source {
     /// Bytes.
@@ -183,15 +192,8 @@ impl Source {
                 interface: packets.interface.clone(),
                 cpu: packets.cpu(),
             };
-            let intake = Intake::open(place, &settings).map_err(|error| {
-                let text = failed(&error);
-                match error {
-                    IntakeError::NoPackets(_)
-                    | IntakeError::Interface(_)
-                    | IntakeError::Port(_) => Failure::usage(text),
-                    _ => Failure::data(text),
-                }
-            })?;
+            let intake = Intake::open(place, &settings);
+            let intake = intake.map_err(|error| failure("--input", place, &error))?;
             if place.is_live() {
                 tracing::info!(input = %place, "receiving");
             }
@@ -368,17 +370,8 @@ impl Destination {
             losses: losses.lose,
             seed: losses.lose_seed,
         };
-        let outlet = Outlet::open(place, &settings).map_err(|error| {
-            let text = failed(&error);
-            match error {
-                OutletError::NoPackets(_)
-                | OutletError::Pcapng
-                | OutletError::Size(_)
-                | OutletError::Interface(_)
-                | OutletError::Port(_) => Failure::usage(text),
-                _ => Failure::data(text),
-            }
-        })?;
+        let outlet = Outlet::open(place, &settings);
+        let outlet = outlet.map_err(|error| failure("--output", place, &error))?;
         Ok(Destination::Packets(place.clone(), Box::new(outlet), 0))
     }
 
