@@ -241,85 +241,14 @@ impl Assembler {
         let layout = &self.layout;
         let report = &mut self.report;
         let missing = layout.destinations.iter().filter(|d| d.is_none()).count();
-        let counts = [
-            (
-                missing as u64,
-                "substream",
-                ["has no packets at all", "have no packets at all"],
-            ),
-            (
-                report.incomplete_heaps,
-                "heap",
-                ["lacks packets", "lack packets"],
-            ),
-            (
-                report.missing_heaps,
-                "heap",
-                [
-                    "of a captured batch is missing",
-                    "of captured batches are missing",
-                ],
-            ),
-            (
-                report.duplicate_packets,
-                "packet",
-                ["came twice", "came twice"],
-            ),
-            (
-                report.duplicate_heap_packets,
-                "packet",
-                [
-                    "belongs to a second heap of the same timestamp and substream",
-                    "belong to second heaps of the same timestamp and substream",
-                ],
-            ),
-            (
-                report.wrong_size_packets,
-                "packet",
-                [
-                    "belongs to a heap of the wrong size",
-                    "belong to heaps of the wrong size",
-                ],
-            ),
-            (
-                report.bad_timestamp_packets,
-                "packet",
-                [
-                    "has a timestamp that is no multiple of the batch",
-                    "have timestamps that are no multiples of the batch",
-                ],
-            ),
-            (
-                report.misplaced_packets,
-                "packet",
-                [
-                    "has another F-engine number or first channel than its destination",
-                    "have another F-engine number or first channel than their destination",
-                ],
-            ),
-            (
-                report.packets_after_stop,
-                "packet",
-                ["follows the stop heap", "follow the stop heap"],
-            ),
-            (
-                report.repeated_heap_counts,
-                "heap count",
-                ["is used twice", "are used twice"],
-            ),
-            (
-                report.missing_heap_counts,
-                "heap count",
-                ["is left out", "are left out"],
-            ),
-        ];
+        let problems = countable_problems(report, missing as u64);
         let mut problem = |n: u64, noun: &str, [one, many]: [&str; 2]| {
             if n > 0 {
                 let what = if n == 1 { one } else { many };
                 report.problems.push(format!("{} {what}", counted(n, noun)));
             }
         };
-        for (n, noun, verbs) in counts {
+        for (n, noun, verbs) in problems {
             problem(n, noun, verbs);
         }
         if let Some(step) = layout.array_size.filter(|&step| step > 0) {
@@ -440,6 +369,85 @@ impl Assembler {
         self.report.files = names.collect();
         Ok(())
     }
+}
+
+/// What is counted of a stream and should be 0: number, noun, and what one is and several are.
+fn countable_problems(
+    report: &StreamReport,
+    missing_substreams: u64,
+) -> [(u64, &'static str, [&'static str; 2]); 11] {
+    [
+        (
+            missing_substreams,
+            "substream",
+            ["has no packets at all", "have no packets at all"],
+        ),
+        (
+            report.incomplete_heaps,
+            "heap",
+            ["lacks packets", "lack packets"],
+        ),
+        (
+            report.missing_heaps,
+            "heap",
+            [
+                "of a captured batch is missing",
+                "of captured batches are missing",
+            ],
+        ),
+        (
+            report.duplicate_packets,
+            "packet",
+            ["came twice", "came twice"],
+        ),
+        (
+            report.duplicate_heap_packets,
+            "packet",
+            [
+                "belongs to a second heap of the same timestamp and substream",
+                "belong to second heaps of the same timestamp and substream",
+            ],
+        ),
+        (
+            report.wrong_size_packets,
+            "packet",
+            [
+                "belongs to a heap of the wrong size",
+                "belong to heaps of the wrong size",
+            ],
+        ),
+        (
+            report.bad_timestamp_packets,
+            "packet",
+            [
+                "has a timestamp that is no multiple of the batch",
+                "have timestamps that are no multiples of the batch",
+            ],
+        ),
+        (
+            report.misplaced_packets,
+            "packet",
+            [
+                "has another F-engine number or first channel than its destination",
+                "have another F-engine number or first channel than their destination",
+            ],
+        ),
+        (
+            report.packets_after_stop,
+            "packet",
+            ["follows the stop heap", "follow the stop heap"],
+        ),
+        (
+            report.repeated_heap_counts,
+            "heap count",
+            ["is used twice", "are used twice"],
+        ),
+        (
+            report.missing_heap_counts,
+            "heap count",
+            ["is left out", "are left out"],
+        ),
+    ]
 }
 
 /// Real and imaginary parts of a payload, a byte each.

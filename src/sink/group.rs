@@ -151,9 +151,9 @@ pub(super) struct Substream {
 }
 
 /// Port and address of a destination: those of a stream are in this order.
-pub(super) type Place = (u16, Ipv4Addr);
+pub(super) type Destination = (u16, Ipv4Addr);
 /// The destinations of one stream.
-pub(super) type Group = BTreeMap<Place, Substream>;
+pub(super) type Group = BTreeMap<Destination, Substream>;
 
 impl Substream {
     fn add(&mut self, spectra: &SpectraRepr) {
@@ -215,7 +215,7 @@ impl Substream {
 type Engine = Result<u64, Ipv4Addr>;
 /// Destinations by engine, and by which of those engines it is: of one number there is one, unless
 /// several send spectra to the same destination.
-pub(super) type Merged = BTreeMap<(Engine, usize, Place), Substream>;
+pub(super) type Merged = BTreeMap<(Engine, usize, Destination), Substream>;
 
 /// Makes one of what came to a destination from several interfaces of an engine, each of which has
 /// a source address of its own.
@@ -233,7 +233,7 @@ pub(super) fn merge(mut sorted: Vec<(Route, Substream)>) -> Merged {
             }
         }
     }
-    let mut places: BTreeMap<(Engine, Place), [Vec<Substream>; 2]> = BTreeMap::new();
+    let mut found: BTreeMap<(Engine, Destination), [Vec<Substream>; 2]> = BTreeMap::new();
     for ((src, dst), mut sub) in sorted {
         if let Some(number) = sub.feng_id {
             numbers.insert(src, number);
@@ -241,14 +241,15 @@ pub(super) fn merge(mut sorted: Vec<(Route, Substream)>) -> Merged {
         sub.sources = vec![src];
         let number = numbers.get(&src).or_else(|| bare.get(&dst));
         let engine = number.copied().ok_or(src);
-        let [spectra, control] = places.entry((engine, (dst.port(), *dst.ip()))).or_default();
+        let destination = (dst.port(), *dst.ip());
+        let [spectra, control] = found.entry((engine, destination)).or_default();
         match sub.first_channel {
             Some(_) => spectra.push(sub),
             None => control.push(sub),
         }
     }
     let mut merged = Merged::new();
-    for ((engine, place), [spectra, control]) in places {
+    for ((engine, destination), [spectra, control]) in found {
         let mut control = control.into_iter();
         let mut subs: Vec<_> = spectra
             .into_iter()
@@ -259,7 +260,7 @@ pub(super) fn merge(mut sorted: Vec<(Route, Substream)>) -> Merged {
             .collect();
         subs.extend(control);
         for (which, sub) in subs.into_iter().enumerate() {
-            merged.insert((engine, which, place), sub);
+            merged.insert((engine, which, destination), sub);
         }
     }
     merged
@@ -273,7 +274,7 @@ pub(super) fn split(merged: Merged) -> Vec<Group> {
     // very many destinations.
     let mut of = None;
     let (mut described, mut heap_bytes, mut last_channel) = (None, 0, None);
-    for ((engine, which, place), sub) in merged {
+    for ((engine, which, destination), sub) in merged {
         let alike = match (&described, &sub.described) {
             (Some(described), Some(shape)) => described == shape,
             _ => heap_bytes == 0 || sub.heap_bytes == 0 || heap_bytes == sub.heap_bytes,
@@ -281,7 +282,7 @@ pub(super) fn split(merged: Merged) -> Vec<Group> {
         let ascends = last_channel.is_none()
             || sub.first_channel.is_none()
             || last_channel < sub.first_channel;
-        let (port, _) = place;
+        let (port, _) = destination;
         if of != Some((engine, which, port)) || !alike || !ascends {
             of = Some((engine, which, port));
             (described, heap_bytes, last_channel) = (None, 0, None);
@@ -293,12 +294,12 @@ pub(super) fn split(merged: Merged) -> Vec<Group> {
             described.clone_from(&sub.described);
         }
         if let Some(group) = groups.last_mut() {
-            group.insert(place, sub);
+            group.insert(destination, sub);
         }
     }
     groups.sort_by_key(|group| {
-        let (&place, sub) = group.first_key_value()?;
-        Some((sub.sources.first().copied(), place))
+        let (&destination, sub) = group.first_key_value()?;
+        Some((sub.sources.first().copied(), destination))
     });
     groups
 }

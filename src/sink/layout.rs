@@ -77,6 +77,32 @@ impl Layout {
     pub fn wideband_samples(&self) -> u64 {
         2 * self.channels * self.spectra_per_heap
     }
+
+    /// Takes what came to each destination, timestamps as they came; returns all heap counts.
+    fn fill(&mut self, group: Group) -> Vec<u64> {
+        let mut counts = Vec::new();
+        let mut next = 0;
+        for ((port, ip), sub) in group {
+            let dst = SocketAddrV4::new(ip, port);
+            let index = match sub.first_channel {
+                Some(first) => (first / self.channels_per_substream) as usize,
+                None => next,
+            };
+            next = index + 1;
+            if index < self.destinations.len() {
+                self.destinations[index] = Some(dst);
+                let routes = sub.sources.iter().map(|&source| (source, dst));
+                self.routes[index] = routes.collect();
+                self.descriptor_heaps[index] = sub.descriptor_heaps;
+                self.stop_heaps[index] = sub.stop_heaps;
+            }
+            counts.extend(sub.counts);
+            counts.extend(&sub.control_counts);
+            self.control_counts.extend(sub.control_counts);
+            self.batches.extend(sub.timestamps);
+        }
+        counts
+    }
 }
 
 /// Finds the streams of a capture. The report has everything but the streams.
@@ -134,67 +160,92 @@ pub fn survey(
     Ok((streams, report))
 }
 
-fn layout(name: String, group: Group, options: &SinkOptions) -> Result<Layout, SinkError> {
-    let place = group.keys().next().copied();
-    let (port, ip) = place.unwrap_or((0, Ipv4Addr::UNSPECIFIED));
-    let dst = SocketAddrV4::new(ip, port);
-    let firsts: Vec<u64> = group.values().filter_map(|s| s.first_channel).collect();
-    let described = group.values().find_map(|s| s.described.as_ref());
-    let (channels_per_substream, spectra_per_heap, bits) = match described {
-        Some((shape, element)) => shape_of(dst, shape, element)?,
-        None => guess_shape(dst, &group, &firsts, options)?,
-    };
-    let asked = options.of_shape();
-    let wrong = |what: String, rule| match described {
-        None if !asked.is_empty() => SinkError::AskedShape {
-            options: asked.clone(),
-            dst,
-            what,
-            rule,
-        },
-        _ => SinkError::Shape { dst, what, rule },
-    };
-    let too_big = channels_per_substream > MAX_CHANNELS
-        || spectra_per_heap > MAX_HEAP_BYTES
-        || channels_per_substream * spectra_per_heap * 4 > MAX_HEAP_BYTES;
-    if channels_per_substream == 0 || spectra_per_heap == 0 || too_big {
-        return Err(wrong(
-            format!("heaps of {channels_per_substream} channels by {spectra_per_heap} spectra"),
-            "a heap has at least one of both and at most 4 GiB",
-        ));
-    }
-    // The last substreams may be missing: a stream has a power of two of channels.
-    let end = match firsts.last() {
-        Some(first) => first.saturating_add(channels_per_substream),
-        None => channels_per_substream.saturating_mul(group.len() as u64),
-    };
-    let channels = match (described, options.channels) {
-        (None, Some(channels)) => channels,
-        _ => end.checked_next_power_of_two().unwrap_or(u64::MAX),
-    };
-    if channels > MAX_CHANNELS || end > channels || channels % channels_per_substream != 0 {
-        return Err(wrong(
-            format!("{channels} channels, its heaps reach channel {end}"),
-            "a stream has at most 2^20 channels, a whole number of heaps side by side",
-        ));
-    }
-    if let Some(first) = firsts.iter().find(|&&f| f % channels_per_substream != 0) {
-        return Err(wrong(
-            format!(
-                "heaps that begin at channel {first} and have {channels_per_substream} channels"
-            ),
-            "heaps begin at multiples of their number of channels",
-        ));
-    }
+/// What the heaps of a stream are made of, and their place in it.
+struct StreamShape {
+    /// Channels of the whole stream.
+    channels: u64,
+    /// Channels of one substream.
+    channels_per_substream: u64,
+    /// Spectra in one heap.
+    spectra_per_heap: u64,
+    /// Width of real and imaginary parts.
+    bits: OutputBits,
+}
 
-    let substreams = (channels / channels_per_substream) as usize;
+impl StreamShape {
+    /// The shape that descriptors, options and the heaps themselves say; an error where no stream
+    /// can have it.
+    fn of(group: &Group, options: &SinkOptions) -> Result<Self, SinkError> {
+        let first = group.keys().next().copied();
+        let (port, ip) = first.unwrap_or((0, Ipv4Addr::UNSPECIFIED));
+        let dst = SocketAddrV4::new(ip, port);
+        let firsts: Vec<u64> = group.values().filter_map(|s| s.first_channel).collect();
+        let described = group.values().find_map(|s| s.described.as_ref());
+        let (channels_per_substream, spectra_per_heap, bits) = match described {
+            Some((shape, element)) => shape_of(dst, shape, element)?,
+            None => guess_shape(dst, group, &firsts, options)?,
+        };
+        let asked = options.of_shape();
+        let wrong = |what: String, rule| match described {
+            None if !asked.is_empty() => SinkError::AskedShape {
+                options: asked.clone(),
+                dst,
+                what,
+                rule,
+            },
+            _ => SinkError::Shape { dst, what, rule },
+        };
+        let too_big = channels_per_substream > MAX_CHANNELS
+            || spectra_per_heap > MAX_HEAP_BYTES
+            || channels_per_substream * spectra_per_heap * 4 > MAX_HEAP_BYTES;
+        if channels_per_substream == 0 || spectra_per_heap == 0 || too_big {
+            return Err(wrong(
+                format!("heaps of {channels_per_substream} channels by {spectra_per_heap} spectra"),
+                "a heap has at least one of both and at most 4 GiB",
+            ));
+        }
+        // The last substreams may be missing: a stream has a power of two of channels.
+        let end = match firsts.last() {
+            Some(first) => first.saturating_add(channels_per_substream),
+            None => channels_per_substream.saturating_mul(group.len() as u64),
+        };
+        let channels = match (described, options.channels) {
+            (None, Some(channels)) => channels,
+            _ => end.checked_next_power_of_two().unwrap_or(u64::MAX),
+        };
+        if channels > MAX_CHANNELS || end > channels || channels % channels_per_substream != 0 {
+            return Err(wrong(
+                format!("{channels} channels, its heaps reach channel {end}"),
+                "a stream has at most 2^20 channels, a whole number of heaps side by side",
+            ));
+        }
+        if let Some(first) = firsts.iter().find(|&&f| f % channels_per_substream != 0) {
+            return Err(wrong(
+                format!(
+                    "heaps that begin at channel {first} and have {channels_per_substream} channels"
+                ),
+                "heaps begin at multiples of their number of channels",
+            ));
+        }
+        Ok(Self {
+            channels,
+            channels_per_substream,
+            spectra_per_heap,
+            bits,
+        })
+    }
+}
+
+fn layout(name: String, group: Group, options: &SinkOptions) -> Result<Layout, SinkError> {
+    let shape = StreamShape::of(&group, options)?;
+    let substreams = (shape.channels / shape.channels_per_substream) as usize;
     let mut layout = Layout {
         name,
         feng_id: group.values().find_map(|s| s.feng_id).unwrap_or(0),
-        channels,
-        channels_per_substream,
-        spectra_per_heap,
-        bits,
+        channels: shape.channels,
+        channels_per_substream: shape.channels_per_substream,
+        spectra_per_heap: shape.spectra_per_heap,
+        bits: shape.bits,
         destinations: vec![None; substreams],
         routes: vec![Vec::new(); substreams],
         batches: Vec::new(),
@@ -205,37 +256,17 @@ fn layout(name: String, group: Group, options: &SinkOptions) -> Result<Layout, S
         descriptor_heaps: vec![0; substreams],
         stop_heaps: vec![0; substreams],
     };
-    let mut counts = Vec::new();
-    let mut next = 0;
-    for ((port, ip), sub) in group {
-        let dst = SocketAddrV4::new(ip, port);
-        let index = match sub.first_channel {
-            Some(first) => (first / channels_per_substream) as usize,
-            None => next,
-        };
-        next = index + 1;
-        if index < substreams {
-            layout.destinations[index] = Some(dst);
-            let routes = sub.sources.iter().map(|&source| (source, dst));
-            layout.routes[index] = routes.collect();
-            layout.descriptor_heaps[index] = sub.descriptor_heaps;
-            layout.stop_heaps[index] = sub.stop_heaps;
-        }
-        counts.extend(sub.counts);
-        counts.extend(&sub.control_counts);
-        layout.control_counts.extend(sub.control_counts);
-        layout.batches.extend(sub.timestamps);
-    }
+    let counts = layout.fill(group);
     unwrap(&mut layout.batches);
     layout.batches.sort_unstable();
     layout.batches.dedup();
-    let asked = options.synthesis.map(|of| {
-        let samples = of.spectrum_samples(channels as usize) as u64;
-        (samples * spectra_per_heap).max(1)
+    let asked = options.synthesis.map(|synthesis| {
+        let samples = synthesis.spectrum_samples(layout.channels as usize) as u64;
+        (samples * layout.spectra_per_heap).max(1)
     });
     let known = Known {
         wideband: layout.wideband_samples(),
-        spectra: spectra_per_heap,
+        spectra: layout.spectra_per_heap,
         asked,
     };
     let (grid, synthesised) = Grid::find(&layout.batches, known);
