@@ -7,6 +7,7 @@ mod ends;
 mod load;
 mod plan;
 mod run;
+mod watch;
 
 pub(in crate::cli) use bench::{ChainReport, QueuesReport, Report as GraphReport};
 pub(in crate::cli) use check::Checked;

@@ -1,15 +1,14 @@
 //! `karoo flow run`.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use ground::counted;
 use ground::files::read_text;
-use karoo_flow::adapters::{Address, Stop};
+use karoo_flow::adapters::Stop;
 use karoo_flow::place::{Plan, PlanError, rate_in_words};
 use karoo_flow::run::{Handle, Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, Settings};
@@ -18,18 +17,12 @@ use serde::Serialize;
 
 use super::change::{self, ChangeAt};
 use super::ends::{End, Ends, one_standard, open_all, ports};
+use super::watch::{Table, Watcher};
 use super::{load, plan};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
-use crate::cli::{Failure, Files, NewFile, in_utf8, is_pipe};
-use crate::flow::FlowPage;
+use crate::cli::{Failure, Files, in_utf8};
 use crate::report::{Documented, to_json};
-use live::Site;
-
-/// How often a table of telemetry gets lines.
-const EVERY: Duration = Duration::from_secs(1);
-/// How often signals are looked for.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Options of a plan that is to be made, and of what it is made of: a plan that is there has them
 /// in it.
@@ -130,6 +123,46 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         tracing::info!("{note}");
     }
     let graph = &loaded.graph;
+    let prepared = prepare(args, graph)?;
+    let sockets = Sockets::bind("--http", args.http)?;
+    let serving = Serving::start(sockets, level)?;
+    let table = |path| Table::new(path, serving.told());
+    let mut table = args.telemetry.as_ref().map(table).transpose()?;
+    let (outcome, last) = watched(args, graph, &prepared, serving, &mut table);
+    // Also of a run that failed.
+    let last = outcome
+        .as_ref()
+        .ok()
+        .map(|outcome| &outcome.telemetry)
+        .or(last.as_ref());
+    let mut table_ended = Ok(());
+    if let Some((mut table, last)) = table.zip(last) {
+        table.add(last);
+        table_ended = table.end();
+    }
+    let outcome = match (outcome, table_ended) {
+        (Ok(outcome), ended) => ended.map(|()| outcome)?,
+        (Err(failure), ended) => {
+            if let Err(error) = ended {
+                tracing::error!("{error}");
+            }
+            return Err(failure);
+        }
+    };
+    report(args, graph, &prepared, &outcome)
+}
+
+/// A graph that can run.
+struct Prepared {
+    inputs: Ends,
+    outputs: Ends,
+    executor: Executor,
+    /// Ticks a second that are expected if costs were measured.
+    expected: Option<f64>,
+}
+
+/// Reads what the options say of the graph, and refuses what cannot be.
+fn prepare(args: &RunArgs, graph: &Graph) -> Result<Prepared, Failure> {
     let inputs = ports(graph, "--input", &args.input, graph.inputs().collect())?;
     let outputs = ports(graph, "--output", &args.output, graph.outputs().collect())?;
     if let Some((id, _)) = inputs.iter().find(|(_, address)| address.is_none()) {
@@ -154,52 +187,37 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let executor = load::executor(graph, settings, args.plan.is_some())
         .map_err(|found| Failure::data(found.to_string()))?;
     change::check_numbers(&executor, &args.change)?;
-    let sockets = Sockets::bind("--http", args.http)?;
-    let mut serving = Serving::start(sockets, level)?;
-    let table = |path| Table::new(path, serving.told());
-    let mut table = args.telemetry.as_ref().map(table).transpose()?;
-    let stop = Stop::new();
-    let mut ends = outputs.iter().flat_map(|(_, end)| end);
-    let has_stdout = ends.any(End::is_stdout);
+    Ok(Prepared {
+        inputs,
+        outputs,
+        executor,
+        expected,
+    })
+}
 
-    let done = AtomicBool::new(false);
+/// Runs to the end while a thread watches; says what came of it, and the last telemetry that the
+/// thread saw.
+fn watched(
+    args: &RunArgs,
+    graph: &Graph,
+    prepared: &Prepared,
+    serving: Serving,
+    table: &mut Option<Table<'_>>,
+) -> (Result<Outcome, Failure>, Option<Telemetry>) {
     // Whoever connects later waits for this; signals end it.
+    let (stop, done) = (Stop::new(), AtomicBool::new(false));
     let (outcome, watched) = thread::scope(|scope| {
-        let (handles, newest) = std::sync::mpsc::sync_channel::<Handle>(1);
-        let (stop_too, done, shape) = (&stop, &done, executor.shape());
-        let (rows, mut next) = (&mut table, Instant::now() + EVERY);
-        let watcher = scope.spawn(move || {
-            let (mut handle, mut ends): (Option<Handle>, bool) = (None, false);
-            while !done.load(Ordering::Acquire) {
-                if let Ok(new) = newest.try_recv() {
-                    let page = FlowPage::new(graph.name(), shape.clone(), new.clone());
-                    let told = new.clone();
-                    let metrics = move || Ok(told.telemetry().to_prometheus());
-                    serving.show(Site::default().metrics(metrics).source(page));
-                    handle = Some(new);
-                }
-                if let Some(why) = serving.told_to_end() {
-                    tracing::info!(%why, "ending");
-                    ends = true;
-                }
-                if ends {
-                    // Also a run that began later. It knows before its inputs end within a sample.
-                    handle.as_ref().inspect(|handle| handle.quit());
-                    stop_too.set();
-                }
-                if let Some((rows, handle)) = rows.as_mut().zip(handle.as_ref())
-                    && Instant::now() >= next
-                {
-                    rows.add(&handle.telemetry());
-                    next += EVERY;
-                }
-                thread::sleep(LOOK);
-            }
-            // A run that ended before it was looked at.
-            let handle = handle.or_else(|| newest.try_recv().ok());
-            (serving, handle.map(|handle| handle.telemetry()))
-        });
-        let outcome = go(graph, &executor, &inputs, &outputs, &stop, |handle| {
+        let (handles, newest) = sync_channel(1);
+        let watcher = Watcher {
+            serving,
+            table: table.as_mut(),
+            stop: &stop,
+            newest,
+            graph: graph.name(),
+            shape: prepared.executor.shape(),
+        };
+        let watcher = scope.spawn(|| watcher.watch(&done));
+        let outcome = go(graph, prepared, &stop, |handle| {
             change::put(&handle, &args.change)?;
             let _ = handles.try_send(handle);
             Ok(())
@@ -212,40 +230,31 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         serving.stop();
         last = telemetry;
     }
-    // Also of a run that failed.
-    let last = outcome
-        .as_ref()
-        .ok()
-        .map(|outcome| &outcome.telemetry)
-        .or(last.as_ref());
-    let mut table_ended = Ok(());
-    if let Some((mut table, last)) = table.zip(last) {
-        table.add(last);
-        table_ended = table.end();
-    }
-    let outcome = match (outcome, table_ended) {
-        (Ok(outcome), ended) => ended.map(|()| outcome)?,
-        (Err(failure), ended) => {
-            if let Err(error) = ended {
-                tracing::error!("{error}");
-            }
-            return Err(failure);
-        }
-    };
+    (outcome, last)
+}
+
+/// Prints what a run has done, to standard error if an output goes to standard output.
+fn report(
+    args: &RunArgs,
+    graph: &Graph,
+    prepared: &Prepared,
+    outcome: &Outcome,
+) -> Result<(), Failure> {
     let seconds = outcome.telemetry.elapsed as f64 * 1e-9;
-    let report = Done {
+    let done = Done {
         graph: graph.name(),
         ticks: outcome.ticks,
         seconds,
         ticks_per_second: outcome.ticks as f64 / seconds.max(1e-9),
-        expected_ticks_per_second: expected,
+        expected_ticks_per_second: prepared.expected,
         telemetry: &outcome.telemetry,
     };
     let text = match args.json {
-        true => to_json(&report).map_err(Failure::data)?,
-        false => words(&report),
+        true => to_json(&done).map_err(Failure::data)?,
+        false => words(&done),
     };
-    if has_stdout {
+    let mut ends = prepared.outputs.iter().flat_map(|(_, end)| end);
+    if ends.any(End::is_stdout) {
         eprintln!("{text}");
     } else {
         println!("{text}");
@@ -253,83 +262,16 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A table that has no line yet.
-enum New {
-    File(NewFile),
-    /// A named pipe, whose reader has come.
-    Pipe(Box<dyn Write + Send>),
-}
-
-/// The telemetry of many moments, in a file.
-struct Table<'a> {
-    path: &'a PathBuf,
-    /// The file before its first line, and behind it.
-    new: Option<New>,
-    file: Option<Box<dyn Write + Send>>,
-    error: Option<io::Error>,
-}
-
-impl<'a> Table<'a> {
-    /// Opens it. A named pipe waits for its reader until `stop` is set.
-    fn new(path: &'a PathBuf, stop: &Stop) -> Result<Table<'a>, Failure> {
-        let failed = |error| format!("--telemetry {}: {error}", path.display());
-        let new = match is_pipe(path) {
-            true => {
-                let pipe = Address::File(path.clone()).writer(stop);
-                New::Pipe(pipe.map_err(|error| Failure::data(failed(error)))?)
-            }
-            false => {
-                let file = NewFile::open(path);
-                New::File(file.map_err(|error| Failure::usage(failed(error)))?)
-            }
-        };
-        Ok(Table {
-            path,
-            new: Some(new),
-            file: None,
-            error: None,
-        })
-    }
-
-    /// Adds what is so now. What fails is told at the end, and the run goes on.
-    fn add(&mut self, telemetry: &Telemetry) {
-        if let Err(error) = self.write(telemetry) {
-            self.error.get_or_insert(error);
-        }
-    }
-
-    fn write(&mut self, telemetry: &Telemetry) -> io::Result<()> {
-        if let Some(new) = self.new.take() {
-            let mut file: Box<dyn Write + Send> = match new {
-                New::File(file) => Box::new(file.begin()?),
-                New::Pipe(pipe) => pipe,
-            };
-            writeln!(file, "{}", Telemetry::CSV)?;
-            self.file = Some(file);
-        }
-        match &mut self.file {
-            Some(file) => file.write_all(telemetry.to_csv().as_bytes()),
-            None => Ok(()),
-        }
-    }
-
-    fn end(self) -> Result<(), Failure> {
-        let failed = |error| Failure::data(format!("--telemetry {}: {error}", self.path.display()));
-        self.error.map_or(Ok(()), |error| Err(failed(error)))
-    }
-}
-
 /// Opens the outside and runs to the end. `show` gets a hold on the run before it begins.
 fn go(
     graph: &Graph,
-    executor: &Executor,
-    inputs: &Ends,
-    outputs: &Ends,
+    prepared: &Prepared,
     stop: &Stop,
     show: impl FnOnce(Handle) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
-    let opened = open_all(graph, inputs, outputs, stop)?;
-    let run = executor
+    let opened = open_all(graph, &prepared.inputs, &prepared.outputs, stop)?;
+    let run = prepared
+        .executor
         .prepare(opened.readers, opened.writers)
         .map_err(Failure::data)?;
     show(run.handle())?;

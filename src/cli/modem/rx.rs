@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use ground::counted;
+use karoo_flow::adapters::Stop;
 use karoo_modem::formats::{FullScale, ReadCounts, SampleFormat};
 use karoo_modem::graph::Received;
 use karoo_modem::rx::{Acquisition, Counts, Equaliser, Level, RxConfig};
@@ -202,6 +203,37 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
     Ok(config)
 }
 
+/// Opens where payloads and soft values go: what was in files stays until they begin.
+fn outputs(args: &RxArgs, stop: &Stop) -> Result<[Option<NewOutput>; 2], Failure> {
+    let payloads = args.output.as_deref();
+    let payloads = payloads.map(|path| NewOutput::payloads(path, stop));
+    let payloads = payloads.transpose()?;
+    let soft = args.soft.as_deref();
+    let soft = soft.map(|path| NewOutput::file("--soft", path, stop));
+    Ok([payloads, soft.transpose()?])
+}
+
+/// Writes the page with pictures, if one is wanted.
+fn write_page(args: &RxArgs, config: &RxConfig, sink: &Sink, done: &Done) -> Result<(), Failure> {
+    let (Some(dir), Some(gatherer)) = (&args.report, &sink.gatherer) else {
+        return Ok(());
+    };
+    let run = ModemRun {
+        input: args.input.to_string(),
+        sample_rate: sink.sample_rate,
+        seconds: done.seconds,
+        bytes: done.bytes,
+        level: done.level,
+        correction: done.correction,
+        machine: match args.graph {
+            true => format!("{}, by a graph", config.level),
+            false => format!("{}, {} decoding threads", config.level, config.threads),
+        },
+    };
+    let written = ground::lock(gatherer).write(dir, &run, &done.counts);
+    written.map_err(Failure::data)
+}
+
 /// Receives until the end. A source whose end has to be waited for is given back.
 fn receive(
     args: &RxArgs,
@@ -251,15 +283,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         // Before the run, so that a wrong folder is refused at once.
         make_folder("--report", folder)?;
     }
-    let output = args
-        .output
-        .as_deref()
-        .map(|path| NewOutput::payloads(path, watch.stop()))
-        .transpose()?;
-    let soft = args.soft.as_deref();
-    let soft = soft
-        .map(|path| NewOutput::file("--soft", path, watch.stop()))
-        .transpose()?;
+    let [output, soft] = outputs(args, watch.stop())?;
     samples::wait(awaited, watch.stop())?;
     // All is open: what was in files goes.
     let output = output.map(NewOutput::begin).transpose()?;
@@ -299,37 +323,20 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         }
         None => None,
     };
-    let level = ground::lock(&sink.meter).level();
-    let correction = received.correction.map(Corrected::from);
-    let mut written = Ok(());
-    if let (Some(dir), Some(gatherer)) = (&args.report, &sink.gatherer) {
-        let run = ModemRun {
-            input: args.input.to_string(),
-            sample_rate: sink.sample_rate,
-            seconds,
-            bytes: sink.bytes,
-            level,
-            correction,
-            machine: match args.graph {
-                true => format!("{}, by a graph", config.level),
-                false => format!("{}, {} decoding threads", config.level, config.threads),
-            },
-        };
-        written = ground::lock(gatherer).write(dir, &run, &counts);
-    }
     let done = Done {
         seconds,
         bytes: sink.bytes,
         cut_bytes: read.cut_bytes,
         counts,
-        level,
-        correction,
+        level: ground::lock(&sink.meter).level(),
+        correction: received.correction.map(Corrected::from),
         packets,
-        frames: sink.done,
+        frames: std::mem::take(&mut sink.done),
     };
+    let written = write_page(args, &config, &sink, &done);
     report(args, to_standard, &done)?;
     // Whatever becomes of the page, what was received is told.
-    written.map_err(Failure::data)?;
+    written?;
     whole
 }
 
