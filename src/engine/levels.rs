@@ -31,13 +31,13 @@ pub struct KurtosisFlags {
     /// The channels, in order.
     pub channels: Vec<usize>,
     /// How many were looked at.
-    pub of: usize,
+    pub looked_at: usize,
 }
 
 impl KurtosisFlags {
     /// Share of the channels.
     pub fn share(&self) -> f64 {
-        self.channels.len() as f64 / self.of.max(1) as f64
+        self.channels.len() as f64 / self.looked_at.max(1) as f64
     }
 }
 
@@ -111,7 +111,7 @@ impl OutputStatistics {
         Some(KurtosisFlags {
             thresholds,
             channels: flagged.map(|(channel, _)| channel).collect(),
-            of: self.channels.len() - first,
+            looked_at: self.channels.len() - first,
         })
     }
 
@@ -300,7 +300,7 @@ mod tests {
         let config = crate::config::tests::engine(wideband, |_| {});
         let flags = statistics(spectra, channels.clone());
         let flags = flags.kurtosis_flags(1, &config.outputs[0]).unwrap();
-        assert_eq!((&flags.channels[..], flags.of), (&[17, 40][..], 63));
+        assert_eq!((&flags.channels[..], flags.looked_at), (&[17, 40][..], 63));
         assert_eq!(flags.share(), 2.0 / 63.0);
         let flags = |spectra, keys: &str| {
             let wideband = format!("{wideband},{keys}");

@@ -57,10 +57,10 @@ pub enum Finished {
 
 /// The run ended because a backend failed.
 #[derive(Debug, thiserror::Error)]
-#[error("engine, {of}")]
+#[error("engine, {part}")]
 pub struct EngineError {
     /// The output, or the input.
-    of: String,
+    part: String,
     source: PipelineError,
 }
 
@@ -391,14 +391,14 @@ impl Engine {
 
 fn of_input(source: PipelineError) -> EngineError {
     EngineError {
-        of: "input".to_owned(),
+        part: "input".to_owned(),
         source,
     }
 }
 
 fn of_output(output: &Output, source: PipelineError) -> EngineError {
     EngineError {
-        of: format!("output '{}'", output.name()),
+        part: format!("output '{}'", output.name()),
         source,
     }
 }

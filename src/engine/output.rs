@@ -424,11 +424,11 @@ impl Output {
     pub fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         let mut chunk = self.parts.pipeline.poll_finished()?;
         if let Some(chunk) = &mut chunk {
-            let (of, feng_id) = (&self.parts.config, self.feng_id);
+            let (config, feng_id) = (&self.parts.config, self.feng_id);
             let (output, published) = (self.index, &self.published);
             self.requests
                 .tests
-                .apply(chunk, of, feng_id, |from, pattern| {
+                .apply(chunk, config, feng_id, |from, pattern| {
                     published.tell(EngineEvent::Test(TestChange {
                         output,
                         from,

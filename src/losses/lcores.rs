@@ -202,9 +202,9 @@ impl LcoreTroubles {
             keep(&mut trouble.busy, busy);
         }
         let titles = |is: &dyn Fn(&Trouble, &LcoreCounts) -> bool| {
-            let of = self.troubles.iter().zip(lcores);
-            let of = of.filter(|(trouble, lcore)| is(trouble, lcore));
-            of.map(|(_, lcore)| lcore.title()).collect::<Vec<_>>()
+            let pairs = self.troubles.iter().zip(lcores);
+            let pairs = pairs.filter(|(trouble, lcore)| is(trouble, lcore));
+            pairs.map(|(_, lcore)| lcore.title()).collect::<Vec<_>>()
         };
         let without = titles(&|trouble, lcore| trouble.without_cpu(now, lcore).is_some());
         let busy = titles(&|trouble, _| trouble.busy(now).is_some());
@@ -248,8 +248,8 @@ impl LcoreTroubles {
 
     /// Which lcores are without their CPUs, and how that shows; if none is, which were last.
     pub fn without_cpu(&self, now: Instant, lcores: &[LcoreCounts]) -> String {
-        let of = self.troubles.iter().zip(lcores);
-        let text = of.filter_map(|(trouble, lcore)| {
+        let pairs = self.troubles.iter().zip(lcores);
+        let text = pairs.filter_map(|(trouble, lcore)| {
             trouble.without_cpu(now, lcore)?;
             let title = lcore.title();
             Some(match trouble.still {
@@ -272,8 +272,8 @@ impl LcoreTroubles {
 
     /// Which lcores are near their limits, and how near; if none is, which were last.
     pub fn busy(&self, now: Instant, lcores: &[LcoreCounts]) -> String {
-        let of = self.troubles.iter().zip(lcores);
-        let text = of.filter_map(|(trouble, lcore)| {
+        let pairs = self.troubles.iter().zip(lcores);
+        let text = pairs.filter_map(|(trouble, lcore)| {
             trouble.busy(now)?;
             let works = 100.0 * trouble.works.min(1.0);
             Some(format!(

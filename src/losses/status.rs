@@ -134,17 +134,17 @@ pub fn summary(counts: &LossCounts) -> Vec<String> {
         )
     });
     let ports = counts.ports.iter().filter_map(|(port, stats)| {
-        let of = [
+        let lost = [
             (stats.rx_missed, "missed"),
             (stats.rx_no_mbuf, "without a buffer"),
             (stats.rx_errors, "damaged"),
             (stats.tx_errors, "not sent"),
         ];
-        let of = of.into_iter().filter(|(count, _)| *count > 0);
-        let of: Vec<_> = of
+        let lost = lost.into_iter().filter(|(count, _)| *count > 0);
+        let words: Vec<_> = lost
             .map(|(count, what)| format!("{} {what}", grouped(count)))
             .collect();
-        (!of.is_empty()).then(|| format!("port {port}: packets {}", of.join(", ")))
+        (!words.is_empty()).then(|| format!("port {port}: packets {}", words.join(", ")))
     });
     let lines = std::iter::once(input).chain(outputs);
     lines.chain(ports).chain(links).collect()

@@ -75,7 +75,8 @@ impl EngineState {
             vec![(engine, 1.0)],
         );
         let streams = config.outputs.iter();
-        let streams = streams.map(|of| (stream_labels(of, config.clock.adc_sample_rate), 1.0));
+        let streams =
+            streams.map(|output| (stream_labels(output, config.clock.adc_sample_rate), 1.0));
         gauge(
             "karoo_stream_info",
             "what each output is",
@@ -253,11 +254,13 @@ impl EngineState {
     ) -> Samples {
         let outputs = config.outputs.iter().enumerate();
         let samples = outputs.flat_map(|(index, output)| {
-            let of = self.published.statistics().output(index);
-            let of = of.filter(|of| of.spectra > 0);
+            let statistics = self.published.statistics().output(index);
+            let statistics = statistics.filter(|statistics| statistics.spectra > 0);
             let value = &value;
             (0..N_POL).map(move |pol| {
-                let value = of.as_ref().and_then(|of| value(of, pol, output));
+                let value = statistics
+                    .as_ref()
+                    .and_then(|statistics| value(statistics, pol, output));
                 let labels = vec![("stream", output.name.clone()), ("pol", pol.to_string())];
                 (labels, value.unwrap_or(f64::NAN))
             })

@@ -59,11 +59,11 @@ impl<T> Leaps<T> {
     /// heaps before a gap.
     pub fn keep(&mut self, chunk: u64, heap: T) -> Settled<T> {
         let mut wrong = 0;
-        let of = self
+        let known = self
             .times
             .iter()
             .position(|time| time.newest.abs_diff(chunk) < FAR);
-        let at = of.unwrap_or_else(|| {
+        let at = known.unwrap_or_else(|| {
             if self.times.len() == TIMES {
                 wrong = self.drop_smallest();
             }

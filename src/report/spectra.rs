@@ -233,14 +233,14 @@ fn zero_parts(values: &[u8]) -> [u64; N_POL] {
     let mut zeros = [0u64; N_POL];
     // Sums in 16 bits, so that the loop vectorises.
     for part in values.chunks(8192 * N_POL * 2) {
-        let mut of = [0u16; 2 * N_POL];
+        let mut counts = [0u16; 2 * N_POL];
         for spectrum in part.chunks_exact(2 * N_POL) {
-            for (of, value) in of.iter_mut().zip(spectrum) {
-                *of += u16::from(*value == 0);
+            for (count, value) in counts.iter_mut().zip(spectrum) {
+                *count += u16::from(*value == 0);
             }
         }
         for pol in 0..N_POL {
-            zeros[pol] += u64::from(of[2 * pol]) + u64::from(of[2 * pol + 1]);
+            zeros[pol] += u64::from(counts[2 * pol]) + u64::from(counts[2 * pol + 1]);
         }
     }
     zeros

@@ -115,10 +115,10 @@ pub(super) fn by_engine(
             .collect();
         for heap in control {
             let several = numbers.len() > 1;
-            let of = numbers
+            let engine = numbers
                 .iter()
                 .find(|&&n| several && is_of(heap.count, n, size));
-            let number = of.copied().or(here);
+            let number = engine.copied().or(here);
             let sub = subs.entry(number).or_default();
             sub.feng_id = number;
             sub.add_control(heap);
@@ -272,7 +272,7 @@ pub(super) fn split(merged: Merged) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     // What is known of the last group: looking at all of it again would take long where there are
     // very many destinations.
-    let mut of = None;
+    let mut from = None;
     let (mut described, mut heap_bytes, mut last_channel) = (None, 0, None);
     for ((engine, which, destination), sub) in merged {
         let alike = match (&described, &sub.described) {
@@ -283,8 +283,8 @@ pub(super) fn split(merged: Merged) -> Vec<Group> {
             || sub.first_channel.is_none()
             || last_channel < sub.first_channel;
         let (port, _) = destination;
-        if of != Some((engine, which, port)) || !alike || !ascends {
-            of = Some((engine, which, port));
+        if from != Some((engine, which, port)) || !alike || !ascends {
+            from = Some((engine, which, port));
             (described, heap_bytes, last_channel) = (None, 0, None);
             groups.push(Group::new());
         }

@@ -99,13 +99,14 @@ impl Ends {
     /// Notes spectra of the engine, and whether it was started again: then nothing has ended. It
     /// begins with descriptors; where these and the stop heap may be another's, heap counts tell.
     pub fn note_spectra(&mut self, sub: usize, timestamp: u64, count: u64) {
-        let of = &mut self.substreams[sub];
-        let newer = of.newest.is_none_or(|newest| timestamp > newest.timestamp);
-        let lower = of.newest.is_some_and(|newest| count < newest.count);
+        let substream = &mut self.substreams[sub];
+        let newest = substream.newest;
+        let newer = newest.is_none_or(|newest| timestamp > newest.timestamp);
+        let lower = newest.is_some_and(|newest| count < newest.count);
         if newer {
-            of.newest = Some(Newest { timestamp, count });
+            substream.newest = Some(Newest { timestamp, count });
         }
-        if let Some(stopped) = &mut of.stopped {
+        if let Some(stopped) = &mut substream.stopped {
             stopped.anew |= newer && lower;
             if stopped.described && (stopped.anew || self.all_own) {
                 self.restarts += 1;

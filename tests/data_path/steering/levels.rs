@@ -162,7 +162,7 @@ fn kurtosis_flags_what_is_not_noise() {
             for pol in 0..2 {
                 let flags = flagged(&statistics, pol);
                 count += flags.channels.len();
-                of += flags.of;
+                of += flags.looked_at;
             }
         }
         let expected = 2.0 * dsp::kurtosis::THREE_SIGMA * of as f64;
