@@ -5,9 +5,9 @@ use super::cores::Cores;
 use super::costs::{Cost, Costs};
 use super::evaluate::Sizes;
 use super::model::{Model, in_block};
+use super::round::{Round, once_round};
 use crate::analysis::{Dependence, maximum_cycle_ratio};
 use crate::cycles;
-use crate::ratio::gcd;
 
 /// The most blocks of the shortest queue in one of the longest.
 const MOST_RATIO: u64 = 32;
@@ -216,7 +216,8 @@ impl<'a> Network<'a> {
         here.all(|(item, _)| item.pure) && !next_to_shared
     }
 
-    fn index(&self, end: End) -> usize {
+    /// The place of an end in lists of all: cores, then inputs and outputs.
+    pub fn index(&self, end: End) -> usize {
         match end {
             End::Core(core) => core,
             End::Inputs => self.cores.cpus.len(),
@@ -308,102 +309,23 @@ impl<'a> Network<'a> {
 
     /// The exact period with these blocks.
     pub fn speed(&self) -> Speed {
-        let ends = self.cores.cpus.len() + 2;
-        let mut unit = vec![0u64; ends];
-        let mut round = 1u64;
-        for link in &self.links {
-            for end in [self.index(link.from), self.index(link.to)] {
-                unit[end] = common(unit[end], link.block);
-            }
-            round = round / common(round, link.block).max(1) * link.block;
-        }
-        let round = unit.iter().fold(round, |round, &unit| {
-            if unit == 0 {
-                round
-            } else {
-                round / common(round, unit) * unit
-            }
-        });
-        for unit in unit.iter_mut().filter(|unit| **unit == 0) {
-            *unit = round;
-        }
-        let busy = self.busy(&unit);
-        let picoseconds = |time: f64| (time * 1000.0).round().clamp(0.0, 1e15) as u64;
-        let mut first = vec![0; ends];
-        let mut nodes = 0;
-        for end in 0..ends {
-            first[end] = nodes;
-            nodes += (round / unit[end]) as usize;
-        }
-        let owner = |node: usize| first.partition_point(|&first| first <= node) - 1;
-        let time = |end: usize| busy[end] * unit[end] as f64;
-        let mut arcs = Vec::new();
-        for end in 0..ends {
-            let count = (round / unit[end]) as usize;
-            // With copies, a firing waits for the one that many before.
-            let sharers = self.sharers(end) as usize;
-            for at in 0..count {
-                arcs.push(Dependence {
-                    from: first[end] + at,
-                    to: first[end] + (at + sharers) % count,
-                    time: picoseconds(time(end)),
-                    tokens: ((at + sharers) / count) as u64,
-                });
-            }
-        }
-        for link in &self.links {
-            let (from, to) = (self.index(link.from), self.index(link.to));
-            let latency = self.latency(link.from, link.to);
-            let blocks = (round / link.block) as i64;
-            let mut wait = |waits: usize, tick: u64, on: usize, before: i64| {
-                // The firing of `waits` that begins at `tick` waits for that of `on` that ends at
-                // `before`, perhaps some rounds back.
-                let rounds = (-(before - 1).div_euclid(round as i64)).max(0);
-                let before = before + rounds * round as i64;
-                let at = (before as u64 / unit[on]) as usize - 1;
-                arcs.push(Dependence {
-                    from: first[on] + at,
-                    to: first[waits] + (tick / unit[waits]) as usize,
-                    time: picoseconds(time(on) + latency),
-                    tokens: rounds as u64,
-                });
-            };
-            for block in 0..blocks {
-                let behind = block + 1 - link.initial() as i64;
-                wait(
-                    to,
-                    block as u64 * link.block,
-                    from,
-                    behind * link.block as i64,
-                );
-                // The writer's last firing of a block waits for room.
-                let end = (block as u64 + 1) * link.block - unit[from];
-                let free = block + 1 + link.initial() as i64 - link.capacity as i64;
-                wait(from, end, to, free * link.block as i64);
-            }
-        }
-        let mut speed = match maximum_cycle_ratio(nodes, &arcs) {
+        let round = Round::new(self);
+        let busy = self.busy(&round.units);
+        let arcs = self.arcs(&round, &busy);
+        let (period, critical) = match maximum_cycle_ratio(round.nodes, &arcs) {
             Some((period, cycle)) => {
-                let mut critical: Vec<usize> =
-                    cycle.iter().map(|&arc| owner(arcs[arc].from)).collect();
-                critical.dedup();
-                if critical.len() > 1 && critical.first() == critical.last() {
-                    critical.pop();
-                }
-                Speed {
-                    period: period.nanoseconds() / 1000.0 / round as f64,
-                    critical: once_round(critical)
-                        .into_iter()
-                        .map(|at| self.end(at))
-                        .collect(),
-                    busy,
-                }
+                let firings = cycle.into_iter().map(|arc| arcs[arc].from);
+                let ends = once_round(firings.map(|node| round.end(node)).collect());
+                let critical = ends.into_iter().map(|end| self.end(end)).collect();
+                // Times of arcs are in picoseconds.
+                (period.nanoseconds() / 1000.0 / round.ticks as f64, critical)
             }
-            None => Speed {
-                period: f64::INFINITY,
-                critical: Vec::new(),
-                busy,
-            },
+            None => (f64::INFINITY, Vec::new()),
+        };
+        let mut speed = Speed {
+            period,
+            critical,
+            busy,
         };
         // However little its ends have to do, a queue passes one block after the other.
         for link in &self.links {
@@ -414,6 +336,44 @@ impl<'a> Network<'a> {
             }
         }
         speed
+    }
+
+    /// What the firings of a round wait for, where ends take such times for each tick: earlier
+    /// firings of the same end, blocks of its inputs, and room for those of its outputs.
+    fn arcs(&self, round: &Round, busy: &[f64]) -> Vec<Dependence> {
+        let time = |end: usize| busy[end] * round.units[end] as f64;
+        let mut arcs = Vec::new();
+        for end in 0..busy.len() {
+            let firings = round.firings(end);
+            // With copies, a firing waits for the one that many before.
+            let sharers = self.sharers(end) as usize;
+            for firing in 0..firings {
+                arcs.push(Dependence {
+                    from: round.first[end] + firing,
+                    to: round.first[end] + (firing + sharers) % firings,
+                    time: picoseconds(time(end)),
+                    tokens: ((firing + sharers) / firings) as u64,
+                });
+            }
+        }
+        for link in &self.links {
+            let (from, to) = (self.index(link.from), self.index(link.to));
+            let latency = self.latency(link.from, link.to);
+            let [written, read] = [from, to].map(|end| picoseconds(time(end) + latency));
+            for block in 0..round.ticks / link.block {
+                // The reader's first firing of a block waits until it is written.
+                let begin = block * link.block;
+                let behind = block as i64 + 1 - link.initial() as i64;
+                let end = behind * link.block as i64;
+                arcs.push(round.arc((to, begin), (from, end), written));
+                // The writer's last firing of a block waits for room.
+                let begin = (block + 1) * link.block - round.units[from];
+                let free = block as i64 + 1 + link.initial() as i64 - link.capacity as i64;
+                let end = free * link.block as i64;
+                arcs.push(round.arc((from, begin), (to, end), read));
+            }
+        }
+        arcs
     }
 
     /// Nanoseconds for each tick that a link between cores takes at least. Blocks of partitions
@@ -466,32 +426,7 @@ impl<'a> Network<'a> {
     }
 }
 
-/// The greatest common divisor.
-fn common(a: u64, b: u64) -> u64 {
-    gcd(a.into(), b.into()) as u64
-}
-
-/// The shortest part of a way round that all of it repeats.
-fn once_round(mut ends: Vec<usize>) -> Vec<usize> {
-    let repeats = |part: &usize| {
-        let len = ends.len();
-        len.is_multiple_of(*part) && (*part..len).all(|at| ends[at] == ends[at - part])
-    };
-    let part = (1..ends.len()).find(repeats).unwrap_or(ends.len());
-    ends.truncate(part);
-    ends
-}
-
-#[cfg(test)]
-mod tests {
-    use super::once_round;
-
-    #[test]
-    fn a_way_that_repeats_is_told_once() {
-        assert_eq!(once_round([1, 0].repeat(32)), [1, 0]);
-        assert_eq!(once_round([2, 0, 1, 0].repeat(3)), [2, 0, 1, 0]);
-        assert_eq!(once_round(vec![1, 0, 1]), [1, 0, 1]);
-        assert_eq!(once_round(vec![3]), [3]);
-        assert_eq!(once_round(vec![]), Vec::<usize>::new());
-    }
+/// Nanoseconds as whole picoseconds.
+fn picoseconds(time: f64) -> u64 {
+    (time * 1000.0).round().clamp(0.0, 1e15) as u64
 }

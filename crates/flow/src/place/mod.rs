@@ -44,6 +44,7 @@ mod network;
 mod pace;
 mod pins;
 mod plan;
+mod round;
 mod search;
 mod show;
 mod still;
