@@ -119,6 +119,9 @@ struct Group {
     context: Option<usize>,
 }
 
+/// The place of an operation: its group, and its index there.
+type At = (usize, usize);
+
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Vector,

@@ -3,9 +3,6 @@
 use super::*;
 use crate::kernels::{Fold, HELD, LINKS, Link, Operand, With};
 
-/// The place of an operation: its group, and its index there.
-type At = (usize, usize);
-
 /// An operation as one that may be a part of a chain.
 struct Open {
     group: usize,
@@ -104,19 +101,9 @@ impl Planning<'_> {
                 links: open.links,
             };
             // The chain belongs to all items whose operations it does.
-            for item in items {
-                if !into.items.contains(&item) {
-                    into.items.push(item);
-                }
-            }
+            into.add_items(items);
         }
-        for (number, group) in groups.iter_mut().enumerate() {
-            let mut index = 0;
-            group.ops.retain(|_| {
-                index += 1;
-                !gone.contains(&(number, index - 1))
-            });
-        }
+        groups::remove_ops(groups, &gone);
     }
 
     /// What repeats numbers for one operation alone, by what comes out: its place, what it repeats

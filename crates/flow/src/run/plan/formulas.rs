@@ -7,9 +7,6 @@ use crate::nodes::{BitwiseOp, Comparison};
 /// The most operations that are looked at for one formula: some share parts.
 const MOST: usize = 4 * PARTS;
 
-/// The place of an operation: its group and its index there.
-type At = (usize, usize);
-
 /// A formula while it is made.
 #[derive(Default)]
 struct Making {
@@ -112,19 +109,9 @@ impl Planning<'_> {
                 into.ops[at.1] = Op::Formula { d, parts };
             }
             // What it takes is for all whose operations it does.
-            for item in items {
-                if !into.items.contains(&item) {
-                    into.items.push(item);
-                }
-            }
+            into.add_items(items);
         }
-        for (number, group) in groups.iter_mut().enumerate() {
-            let mut index = 0;
-            group.ops.retain(|_| {
-                index += 1;
-                !taken.contains(&(number, index - 1))
-            });
-        }
+        groups::remove_ops(groups, &taken);
     }
 
     /// The operations that only the one at `at` needs, and itself; none where they are too many.

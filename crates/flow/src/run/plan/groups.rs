@@ -6,6 +6,28 @@ use super::*;
 #[path = "groups_tests.rs"]
 mod tests;
 
+impl Group {
+    /// Makes the group belong to these items too.
+    pub(super) fn add_items(&mut self, items: impl IntoIterator<Item = usize>) {
+        for item in items {
+            if !self.items.contains(&item) {
+                self.items.push(item);
+            }
+        }
+    }
+}
+
+/// Takes these operations out of their groups.
+pub(super) fn remove_ops(groups: &mut [Group], gone: &HashSet<At>) {
+    for (number, group) in groups.iter_mut().enumerate() {
+        let mut index = 0;
+        group.ops.retain(|_| {
+            index += 1;
+            !gone.contains(&(number, index - 1))
+        });
+    }
+}
+
 impl Planning<'_> {
     pub(super) fn place(&self, reg: Reg) -> (Reg, usize) {
         self.views.get(&reg).copied().unwrap_or((reg, 0))
