@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use quick_xml::escape::escape;
+
 const WIDTH: usize = 210;
 const GAP: usize = 130;
 /// Beside the boxes: arrows back leave and come as wide as this.
@@ -32,10 +34,9 @@ struct Place {
 }
 
 fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    let text = text.replace('>', "&gt;").replace('"', "&quot;");
-    // XML has no other control characters.
-    text.chars().filter(|sign| !sign.is_control()).collect()
+    // XML has no control characters but tabs and ends of lines.
+    let text: String = text.chars().filter(|sign| !sign.is_control()).collect();
+    escape(text).into_owned()
 }
 
 fn shortened(text: &str) -> String {
