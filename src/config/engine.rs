@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use dsp::{Dither, OutputBits, Oversampling, SampleBits, WindowFunction, pfb};
 use ground::{SampleClock, Timestamp};
+use num_integer::gcd;
 
 use super::{ConfigError, Narrowband};
 
@@ -81,10 +82,6 @@ impl SendConfig {
             ConfigError::new("--send-chunk-jones", jones, rule, "try 1048576")
         })
     }
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// One output stream.

@@ -8,10 +8,11 @@ use dsp::OutputBits;
 use dsp::quantise::nibbles;
 use ground::files::WholeFile;
 use ground::{N_POL, Timestamp, counted};
+use num_integer::gcd;
 use spead::SpectraRepr;
 
 use super::files::write_npy;
-use super::layout::{Layout, gcd};
+use super::layout::Layout;
 use super::output::{JONES, Output, Unfinished, widening, write_error};
 use super::ranges::Ranges;
 use super::{Kind, Route, SinkError, SinkOptions, StreamReport, counts, spectrum, synthesis};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::gcd;
+use num_integer::gcd;
 
 /// The send interfaces of an engine count from multiples of this on.
 const INTERFACE: u64 = 1 << 40;

@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ground::Timestamp;
+use num_integer::gcd;
 
 use super::counts::most_frequent;
-use super::layout::gcd;
 
 /// More ranges of the wire than engines run for: 42 years at 1712 MHz.
 const MOST_RANGES: u64 = 1 << 13;

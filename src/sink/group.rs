@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::Ipv4Addr;
 
+use num_integer::gcd;
 use spead::descriptor::ElementType;
 use spead::{Descriptor, SpectraRepr, item};
 
 use super::counts::{self, is_of};
-use super::layout::gcd;
 use super::{Kind, Route};
 
 /// An F-engine number of fewer than one in so many packets of a destination is damage.

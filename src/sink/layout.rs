@@ -354,8 +354,3 @@ fn guess_shape(
     };
     Ok((per_substream, spectra, bits))
 }
-
-/// Greatest common divisor; 0 is divisible by everything.
-pub(super) fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}

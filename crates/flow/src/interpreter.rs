@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use num_integer::{gcd, lcm};
+
 use crate::graph::{Graph, NodeId, Source};
 use crate::literal::Literals;
 use crate::node::Step;
 use crate::problem::{Cause, Problems};
-use crate::ratio::gcd;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -268,7 +269,7 @@ pub(crate) fn periods(graph: &Graph) -> Result<Vec<u64>, String> {
     let mut divisor: u128 = 0;
     for rate in rates() {
         let num = u128::from(rate.num());
-        clock = clock / gcd(clock, num) * num;
+        clock = lcm(clock, num);
         divisor = gcd(divisor, rate.den().into());
         if clock > MAX_TICKS.into() {
             return Err(format!(

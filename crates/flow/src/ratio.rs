@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use num_integer::gcd;
 use serde::{Deserialize, Serialize};
 
 /// A positive ratio in lowest terms: samples for each sample of the base rate.
@@ -16,11 +17,6 @@ pub struct Ratio {
 }
 
 const MAX_TERM: u128 = 1 << 32;
-
-/// The greatest common divisor.
-pub(crate) fn gcd(a: u128, b: u128) -> u128 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
 
 impl Ratio {
     /// The base rate.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use ground::Timestamp;
+use num_integer::gcd;
 
 use super::silence::Total;
 use super::time::wrapped;
@@ -170,10 +171,6 @@ impl Pol {
 /// How many of so many heaps may be strays that are near others.
 fn strays(heaps: usize) -> usize {
     (heaps / 64).min(3)
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The line of timestamps over times of arrival that most heaps are near.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use ground::{N_POL, Timestamp, counted};
+use num_integer::gcd;
 use spead::SpectraRepr;
 
 use super::ahead::Ahead;
@@ -19,7 +20,6 @@ use super::shape::Shape;
 use super::verdict::{push_notes, push_problems};
 use crate::sink::counts::is_of;
 use crate::sink::grid::ranges_before;
-use crate::sink::layout::gcd;
 use crate::sink::{Kind, StreamReport};
 
 /// Batches of which heaps may still come.

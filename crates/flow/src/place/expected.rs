@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use num_integer::{gcd, lcm};
+
 use super::blocks::{End, Link, Network, Outside};
 use super::cores::Cores;
 use super::costs::Costs;
@@ -12,7 +14,6 @@ use super::model::Model;
 use super::pace::{alone, measure_paces};
 use super::plan::{Plan, PlanError};
 use crate::graph::Graph;
-use crate::ratio::gcd;
 use crate::run::Settings;
 
 /// The most blocks of the largest size that all blocks are multiples of, in a round of all.
@@ -131,7 +132,7 @@ impl Plan {
         let common = blocks().fold(0, gcd);
         let mut round = 1;
         for block in blocks() {
-            round = round / gcd(round, block) * block;
+            round = lcm(round, block);
             if round > common * LONGEST_ROUND {
                 let text = "the plan's blocks have no short round in common: let all be multiples \
                             of the shortest";

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use num_integer::lcm;
 use serde::{Deserialize, Serialize};
 
 use super::costs::Costs;
@@ -10,7 +11,6 @@ use crate::graph::{Graph, NodeId, ScopeId, Source, ancestors};
 use crate::node::can_be_copied;
 use crate::nodes::{INPUT, OUTPUT};
 use crate::problem::{Cause, Problems};
-use crate::ratio::gcd;
 
 /// Nodes that stay together, with the time that they take.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,7 +163,7 @@ impl Model {
         let round = crate::interpreter::turns(graph, &periods)
             .iter()
             .try_fold(1u128, |round, &period| {
-                let round = round / gcd(round, period.into()) * u128::from(period);
+                let round = lcm(round, period.into());
                 (round <= MAX_ROUND).then_some(round)
             })
             .ok_or_else(|| fault(format!("the rates begin anew after more than {MAX_ROUND} ticks: use smaller rate changes")))?;

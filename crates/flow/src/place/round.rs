@@ -1,8 +1,9 @@
 //! One round of all blocks of a placement, firing by firing.
 
+use num_integer::{gcd, lcm};
+
 use super::blocks::Network;
 use crate::analysis::Dependence;
-use crate::ratio::gcd;
 
 /// The fewest ticks that are whole blocks of each queue, as a timed event graph. A node is one
 /// firing of one end, and an arc is what a firing waits for.
@@ -21,9 +22,9 @@ impl Round {
         let mut ticks = 1u64;
         for link in &network.links {
             for end in [network.index(link.from), network.index(link.to)] {
-                units[end] = common(units[end], link.block);
+                units[end] = gcd(units[end], link.block);
             }
-            ticks = ticks / common(ticks, link.block) * link.block;
+            ticks = lcm(ticks, link.block);
         }
         // An end without queues does all in one go.
         for unit in units.iter_mut().filter(|unit| **unit == 0) {
@@ -70,11 +71,6 @@ impl Round {
             tokens: rounds as u64,
         }
     }
-}
-
-/// The greatest common divisor.
-fn common(a: u64, b: u64) -> u64 {
-    gcd(a.into(), b.into()) as u64
 }
 
 /// The ends on a way round, once where their firings follow one another: the shortest part that

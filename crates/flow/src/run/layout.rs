@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use num_integer::{gcd, lcm};
+
 use super::lane::Shape;
 use super::laying::Laying;
 use super::settings::{Between, Settings, Transfer, UNMARKED};
@@ -11,7 +13,6 @@ use crate::kernels::Level;
 use crate::node::Node;
 use crate::nodes::{INPUT, OUTPUT};
 use crate::problem::{Cause, Problems};
-use crate::ratio::gcd;
 use crate::types::{Scalar, Type};
 use crate::value::Value;
 
@@ -328,7 +329,7 @@ impl Layout {
 fn common(periods: &[u64]) -> Result<u64, String> {
     let mut round: u128 = 1;
     for &period in periods {
-        round = round / gcd(round, period.into()) * u128::from(period);
+        round = lcm(round, period.into());
         if round > MAX_BLOCK.into() {
             return Err(format!(
                 "the rates begin anew after more than {MAX_BLOCK} ticks: use smaller rate changes"
@@ -431,9 +432,7 @@ fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
             .iter()
             .filter(|edge| edge.from == index || edge.to == index)
             .map(|edge| edge.block);
-        let all = blocks
-            .fold(0, |all, block| gcd(all, block.into()))
-            .max(round.into()) as u64;
+        let all = blocks.fold(0, gcd).max(round);
         part.round = round;
         part.step = all;
         if index > OUT {

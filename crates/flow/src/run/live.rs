@@ -5,9 +5,10 @@
 //! start, so a layout that gets through one round runs for ever, and one that does not stands
 //! still.
 
+use num_integer::gcd;
+
 use super::layout::{Edge, Layout, MAX_BLOCK, Turn};
 use crate::problem::{Cause, Problems};
-use crate::ratio::gcd;
 
 /// Steps that are played at most.
 const MAX_STEPS: u64 = 1 << 22;
