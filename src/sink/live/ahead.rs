@@ -11,6 +11,11 @@ pub(super) const FAR: u64 = 64;
 const LEAP: usize = 4;
 /// Batches near each other by which it has leapt though no heap is whole.
 const MOST: usize = 8;
+/// Batches at any distance, each with a whole heap, by which most of a stream is not sent: nothing
+/// of the present time has come meanwhile.
+const SPARSE: usize = 8;
+/// Whole heaps at the end of a stream by which it goes on to them.
+const LAST: usize = 2;
 /// Batches kept aside, at most.
 const KEPT: usize = 32;
 /// Batches of the present time that begin before one that is kept aside is taken to be wrong.
@@ -29,7 +34,17 @@ pub(super) struct Aside {
 
 impl Aside {
     fn has_a_whole_heap(&self) -> bool {
-        self.heaps.iter().any(Heap::is_whole)
+        self.whole() > 0
+    }
+
+    fn whole(&self) -> usize {
+        self.heaps.iter().filter(|heap| heap.is_whole()).count()
+    }
+
+    /// Whether the heaps of all substreams that `came` are whole.
+    fn is_complete(&self, came: &[bool]) -> bool {
+        let mut heaps = self.heaps.iter().zip(came);
+        self.has_a_whole_heap() && heaps.all(|(heap, &came)| heap.is_whole() || !came)
     }
 
     /// Packets that turn out to be of no batch.
@@ -86,20 +101,39 @@ impl Ahead {
         stray
     }
 
-    /// The first batch of those about this timestamp, no two of which are more than `far` from each
-    /// other, and the last, if the stream has leapt to them.
+    /// The first batch and the last that the stream goes on with, if it has leapt: to those about
+    /// this timestamp, no two of which are more than `far` from each other, or from each to the
+    /// next, where all are far apart.
     pub(super) fn leapt_to(&self, timestamp: u64, far: u64) -> Option<(u64, u64)> {
         let (first, last) = self.about(timestamp, far);
         let batches = || self.batches.range(first..=last);
         let whole = batches().filter(|(_, batch)| batch.has_a_whole_heap());
-        let leapt = whole.count() >= LEAP || batches().count() > MOST;
-        leapt.then_some((first, last))
+        if whole.count() >= LEAP || batches().count() > MOST {
+            return Some((first, last));
+        }
+        let whole = self
+            .batches
+            .iter()
+            .filter(|(_, batch)| batch.has_a_whole_heap());
+        let times: Vec<u64> = whole.map(|(&time, _)| time).collect();
+        match times[..] {
+            [first, .., last] if times.len() >= SPARSE => Some((first, last)),
+            _ => None,
+        }
     }
 
-    /// The same at the end, when nothing else comes: of several batches.
-    pub(super) fn ends_at(&self, far: u64) -> Option<(u64, u64)> {
-        let firsts = self.batches.keys().map(|&first| self.about(first, far));
-        firsts.into_iter().find(|(first, last)| first < last)
+    /// The same at the end, when nothing else comes: batches at any distance in which the heaps of
+    /// all substreams that `came` are whole.
+    pub(super) fn ends_at(&self, came: &[bool]) -> Option<(u64, u64)> {
+        let complete = || {
+            self.batches
+                .iter()
+                .filter(|(_, batch)| batch.is_complete(came))
+        };
+        let heaps: usize = complete().map(|(_, batch)| batch.whole()).sum();
+        let mut times = complete().map(|(&time, _)| time).filter(|_| heaps >= LAST);
+        let first = times.next()?;
+        Some((first, times.next_back().unwrap_or(first)))
     }
 
     fn about(&self, timestamp: u64, far: u64) -> (u64, u64) {

@@ -12,6 +12,7 @@ use ground::{N_POL, Timestamp, counted};
 use num_integer::gcd;
 use spead::SpectraRepr;
 
+use self::leaps::MISFITS;
 use super::ahead::Ahead;
 use super::ends::Ends;
 use super::heap::{Heap, Taken};
@@ -48,11 +49,14 @@ pub struct Tracker {
     /// Whether descriptors tell the shape, and how often it became another.
     learns_shape: bool,
     reshaped: u64,
-    /// Packets of another size since the last that fitted.
-    misfits: u64,
+    /// Packets of another shape since the last that fitted, by substream; [`MISFITS`] behind its
+    /// stop heap.
+    misfits: Vec<u64>,
     array_size: Option<u64>,
     open: BTreeMap<u64, Vec<Heap>>,
     ahead: Ahead,
+    /// ADC samples that batches may be from the next where they were found to be far apart.
+    apart: u64,
     /// About what the first timestamp is, if that is known.
     begins: Option<Timestamp>,
     /// Timestamp of the first batch seen: it may have begun before us.
@@ -104,10 +108,11 @@ impl Tracker {
             shape,
             learns_shape: shape.is_none(),
             reshaped: 0,
-            misfits: 0,
+            misfits: vec![0; substreams],
             array_size,
             open: BTreeMap::new(),
             ahead: Ahead::default(),
+            apart: 0,
             begins: None,
             first_seen: None,
             judged: None,
@@ -176,6 +181,7 @@ impl Tracker {
                 self.counts.stop_heaps += 1;
                 let early = self.first_seen.is_none();
                 self.ends.note_stop(sub, *count, early);
+                self.misfits[sub] = MISFITS;
             }
             Kind::Other => {}
         }
@@ -232,21 +238,22 @@ impl Tracker {
         if self.first_seen.is_none() {
             counts.feng_id = spectra.feng_id;
         }
-        let misplaced = spectra.feng_id != counts.feng_id
-            || spectra.first_channel != sub as u64 * shape.channels
+        let others = spectra.feng_id != counts.feng_id
             || self
                 .array_size
                 .is_some_and(|size| !is_of(spectra.heap_count, spectra.feng_id, size));
-        if misplaced {
+        let first_channel = sub as u64 * shape.channels;
+        if others || spectra.first_channel != first_channel {
             counts.misplaced_packets += 1;
+            self.misfits[sub] += u64::from(!others);
             return None;
         }
         if spectra.heap_length != shape.heap_bytes() {
             counts.wrong_size_packets += 1;
-            self.misfits += 1;
+            self.misfits[sub] += 1;
             return None;
         }
-        self.misfits = 0;
+        self.misfits[sub] = 0;
         Some(())
     }
 
@@ -368,7 +375,7 @@ impl Tracker {
         }
         if partial && self.first_seen == Some(timestamp) {
             // Of each time that it began anew it would be one more note.
-            if self.went_back > 0 {
+            if self.went_back + self.reshaped > 0 {
                 return;
             }
             counts.notes.push(format!(
@@ -426,11 +433,10 @@ impl Tracker {
     pub fn finish(mut self) -> StreamReport {
         // Whoever sent stop heaps has sent everything before.
         let all_came = self.ends.stopped() == self.destinations.len() as u64;
-        if let Some(shape) = self.shape {
-            match self.ahead.ends_at(self.far(shape)) {
-                Some(leap) => self.go_on_at(leap),
-                None => self.counts.bad_timestamp_packets += self.ahead.clear(),
-            }
+        let came: Vec<bool> = self.whole.iter().map(|&whole| whole > 0).collect();
+        match self.ahead.ends_at(&came) {
+            Some(leap) => self.go_on_at(leap),
+            None => self.counts.bad_timestamp_packets += self.ahead.clear(),
         }
         while self.open.len() > 1 {
             self.judge_oldest(true);

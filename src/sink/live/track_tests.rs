@@ -513,13 +513,86 @@ fn a_stream_that_leaps_goes_on_there() {
     }
 }
 
+/// An engine whose input is not whole sends few batches: all of them count.
+#[test]
+fn batches_that_are_far_apart_are_a_stream() {
+    let mut random = 7_u64;
+    let mut number = 0;
+    let numbers: Vec<u64> = (0..100)
+        .map(|_| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            number += 50 + (random >> 32) % 150;
+            number
+        })
+        .collect();
+    for count in [2, 3, 8, 9, 12, 100] {
+        for known in [true, false] {
+            let mut tracker = match known {
+                true => tracker().with_batch_samples(STEP),
+                false => tracker(),
+            };
+            let numbers = &numbers[..count];
+            numbers
+                .iter()
+                .for_each(|&number| batch(&mut tracker, number));
+            let report = tracker.finish();
+            assert_eq!((report.bad_timestamp_packets, report.late_packets), (0, 0));
+            assert_eq!(
+                (report.batches, report.heaps),
+                (count as u64, 2 * count as u64)
+            );
+            assert_eq!(report.packets, 4 * count as u64);
+        }
+    }
+}
+
+/// Two substreams of twice the channels have heaps of the same size.
+#[test]
+fn channels_may_change_where_sizes_do_not() {
+    for (stops, others) in [(true, false), (false, false), (false, true)] {
+        let destinations = ["239.10.0.0:7148", "239.10.0.1:7148"].map(|d| d.parse().unwrap());
+        let mut tracker = Tracker::new("w", destinations.to_vec(), None, None);
+        describe(&mut tracker, 4, 8);
+        (0..4).for_each(|number| batch_shaped(&mut tracker, (4, 8), number));
+        if others {
+            // Another engine on the same addresses: this one goes on.
+            stop_of(&mut tracker, 4);
+            (4..6).for_each(|number| batch_shaped(&mut tracker, (4, 8), number));
+            describe(&mut tracker, 8, 4);
+            (6..8).for_each(|number| batch_shaped(&mut tracker, (4, 8), number));
+            let report = tracker.finish();
+            assert_eq!((report.heaps, report.misplaced_packets), (16, 0));
+            assert_eq!((report.channels, report.missing_heaps), (8, 0));
+            continue;
+        }
+        if stops {
+            stop(&mut tracker);
+        } else {
+            (4..80).for_each(|number| batch_shaped(&mut tracker, (8, 4), number));
+        }
+        describe(&mut tracker, 8, 4);
+        (100..106).for_each(|number| batch_shaped(&mut tracker, (8, 4), number));
+        let report = tracker.finish();
+        assert_eq!((report.channels, report.spectra_per_heap), (16, 4));
+        assert_eq!(report.missing_heaps > 0, !stops);
+        assert_eq!(report.last_timestamp, Some(205 * STEP));
+    }
+}
+
 /// Descriptors of heaps of so many spectra.
 fn describe_shape(tracker: &mut Tracker, spectra: u64) {
+    describe(tracker, 4, spectra);
+}
+
+/// Descriptors of heaps of so many channels and spectra.
+fn describe(tracker: &mut Tracker, channels: u64, spectra: u64) {
     let raw = Descriptor {
         id: item::FENG_RAW,
         name: String::new(),
         description: String::new(),
-        shape: vec![Some(4), Some(spectra), Some(2), Some(2)],
+        shape: vec![Some(channels), Some(spectra), Some(2), Some(2)],
         element: ElementType::Format(vec![('i', 8)]),
     };
     (0..2).for_each(|sub| {
@@ -530,16 +603,22 @@ fn describe_shape(tracker: &mut Tracker, spectra: u64) {
 
 /// A batch, in packets of 64 bytes, whose heaps have so many spectra.
 fn batch_of(tracker: &mut Tracker, spectra: u64, number: u64) {
-    for part in 0..spectra / 4 {
+    batch_shaped(tracker, (4, spectra), number);
+}
+
+/// The same with so many channels as well.
+fn batch_shaped(tracker: &mut Tracker, (channels, spectra): (u64, u64), number: u64) {
+    let bytes = 4 * channels * spectra;
+    for part in 0..bytes / 64 {
         for sub in 0..2 {
             let of = SpectraRepr {
                 heap_count: 3 + 8 * (2 * number + sub),
-                heap_length: 16 * spectra,
+                heap_length: bytes,
                 payload_offset: 64 * part,
                 payload_length: 64,
-                timestamp: 2 * 8 * spectra * (100 + number),
+                timestamp: 4 * channels * spectra * (100 + number),
                 feng_id: 3,
-                first_channel: 4 * sub,
+                first_channel: channels * sub,
             };
             let kind = Kind::Spectra(of, &[1; 64]);
             tracker.add(sub as usize, &kind, || false);

@@ -10,8 +10,11 @@ use super::super::power::PowerSums;
 use super::super::shape::Shape;
 use super::{KeptHeap, OPEN, POWER_EVERY, Tracker};
 
-/// Packets of another size in a row behind which descriptors of another shape are believed.
-const MISFITS: u64 = 256;
+/// Packets of another shape in a row, of one substream, behind which descriptors of another shape
+/// are believed.
+pub(super) const MISFITS: u64 = 128;
+/// Batches that are far apart may be so many times as far from the next.
+const APART: u64 = 4;
 
 impl Tracker {
     /// ADC samples that a timestamp is ahead of all others before its batch is kept aside.
@@ -21,7 +24,7 @@ impl Tracker {
             true => self.step,
             false => self.step.max(wideband),
         };
-        FAR * batch
+        self.apart.max(FAR * batch)
     }
 
     pub(super) fn is_far(&self, timestamp: u64, shape: Shape) -> bool {
@@ -69,6 +72,9 @@ impl Tracker {
         if std::mem::take(&mut self.begins_anew) {
             self.first_seen = batches.keys().next().copied();
         }
+        let times: Vec<u64> = batches.keys().copied().collect();
+        let longest = times.windows(2).map(|near| near[1] - near[0]).max();
+        self.apart = self.apart.max(APART.saturating_mul(longest.unwrap_or(0)));
         for (timestamp, batch) in batches {
             self.counts.packets += batch.uncounted.0;
             self.counts.bytes += batch.uncounted.1;
@@ -127,6 +133,7 @@ impl Tracker {
         self.close_all();
         self.before = (self.counts.batches, self.not_sent());
         self.went_back += 1;
+        self.apart = 0;
         self.behind.clear();
         self.ends.go_back(before);
         (self.judged, self.begins_anew) = (Some(before), true);
@@ -172,14 +179,14 @@ impl Tracker {
         }
     }
 
-    /// Takes the shape that descriptors of a substream tell: the first, and another where the
-    /// engine has ended, or nothing that comes fits. Others' descriptors change nothing.
+    /// Takes the shape that descriptors of a substream tell: the first, and another where nothing
+    /// has fitted since its stop heap, or for long. Others' descriptors change nothing.
     pub(super) fn learn_shape(&mut self, sub: usize, described: Option<Shape>) {
         let Some(described) = described.filter(|&described| self.shape != Some(described)) else {
             return;
         };
         if self.shape.is_some() {
-            if !self.ends.is_stopped(sub) && self.misfits < MISFITS {
+            if self.misfits[sub] < MISFITS {
                 return;
             }
             self.close_all();
@@ -188,6 +195,7 @@ impl Tracker {
             (self.counts.first_timestamp, self.counts.last_timestamp) = (None, None);
             self.begins_anew |= self.first_seen.is_some();
             self.behind.clear();
+            self.apart = 0;
             if !self.counts.batch_is_known {
                 self.step = 0;
             }
@@ -196,7 +204,7 @@ impl Tracker {
             self.power_of = None;
             self.reshaped += 1;
         }
-        self.misfits = 0;
+        self.misfits.fill(0);
         self.shape = Some(described);
     }
 }
