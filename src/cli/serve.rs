@@ -1,16 +1,17 @@
-//! What a command that runs for long listens to: signals, scrapes by Prometheus, and browsers. All
-//! of it on one thread.
+//! What a command that runs for long listens to: signals, on one thread; scrapes by Prometheus and
+//! browsers on another, so that signals are heard while that waits, as for who reads the log.
 
 use std::future::pending;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, process};
 
 use karoo_flow::adapters::Stop;
 use live::Site;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -21,6 +22,9 @@ use crate::metrics::{Scrape, site};
 
 /// How long a signal waits until what is said of it has been written.
 const SAID: Duration = Duration::from_millis(200);
+/// The same signal within this time is the same wish: `timeout` sends each twice, to the process
+/// and to its group.
+const SAME: Duration = Duration::from_millis(100);
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.
 pub struct Sockets {
@@ -44,59 +48,43 @@ impl Sockets {
     }
 }
 
-/// The thread at work.
+/// The threads at work.
 pub struct Serving {
     ends: (SyncSender<StopReason>, Receiver<StopReason>),
     site: Option<oneshot::Sender<Site>>,
-    stop: oneshot::Sender<()>,
     told: Stop,
-    thread: JoinHandle<()>,
+    threads: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Serving {
     /// Listens to signals from now on, and for scrapes and viewers once there is something to
-    /// [`scrape`](Self::scrape) or to [`show`](Self::show). The thread is on the CPUs of the
+    /// [`scrape`](Self::scrape) or to [`show`](Self::show). The threads are on the CPUs of the
     /// caller.
     pub fn start(sockets: Sockets, level: LogLevel) -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Failure::data)?;
         let (sender, receiver) = sync_channel(8);
-        let (stop, stopped) = oneshot::channel();
         let (site, shown) = oneshot::channel();
+        let told = Stop::new();
+        let runtime = runtime()?;
         let signals = {
             let _guard = runtime.enter();
             Signals::listen().map_err(Failure::data)?
         };
-        let (ends, told) = (sender.clone(), Stop::new());
-        let set = told.clone();
-        let work = move || {
-            runtime.block_on(async {
-                if let Some(listener) = sockets.metrics {
-                    let ends = ends.clone();
-                    tokio::spawn(async {
-                        if let Ok(site) = shown.await {
-                            serve(listener, site, ends).await;
-                        }
-                    });
+        let signals = signals.handle(sender.clone(), level, told.clone());
+        let mut threads = vec![thread("signals", runtime, signals)?];
+        if let Some(listener) = sockets.metrics {
+            let ends = sender.clone();
+            let served = async {
+                if let Ok(site) = shown.await {
+                    serve(listener, site, ends).await;
                 }
-                tokio::select! {
-                    () = signals.handle(ends, level, set) => {}
-                    _ = stopped => {}
-                }
-            });
-        };
-        let thread = thread::Builder::new()
-            .name("serve".to_owned())
-            .spawn(work)
-            .map_err(Failure::data)?;
+            };
+            threads.push(thread("serve", self::runtime()?, served)?);
+        }
         Ok(Self {
             ends: (sender, receiver),
             site: Some(site),
-            stop,
             told,
-            thread,
+            threads,
         })
     }
 
@@ -134,11 +122,39 @@ impl Serving {
 
     /// Ends it; a signal then ends the process.
     pub fn stop(self) {
-        let _ = self.stop.send(());
-        if self.thread.join().is_err() {
-            tracing::error!("the thread that serves metrics panicked");
+        for (stop, thread) in self.threads {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            let _ = stop.send(());
+            if thread.join().is_err() {
+                tracing::error!(thread = name, "it panicked");
+            }
         }
     }
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().map_err(Failure::data)
+}
+
+/// A thread for this work alone, and what ends it before.
+fn thread(
+    name: &str,
+    runtime: Runtime,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> Result<(oneshot::Sender<()>, JoinHandle<()>), Failure> {
+    let (stop, stopped) = oneshot::channel();
+    let work = async {
+        tokio::select! {
+            () = work => {}
+            _ = stopped => {}
+        }
+    };
+    let thread = thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || runtime.block_on(work))
+        .map_err(Failure::data)?;
+    Ok((stop, thread))
 }
 
 /// The signals that mean something.
@@ -167,7 +183,8 @@ impl Signals {
     /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes
     /// the log level to debug and back. Never returns.
     async fn handle(mut self, ends: SyncSender<StopReason>, level: LogLevel, told: Stop) {
-        let (mut on, mut heard) = (false, false);
+        let mut on = false;
+        let mut heard: Option<(&str, Instant)> = None;
         loop {
             let (name, code) = tokio::select! {
                 () = received(&mut self.hangup) => ("SIGHUP", 129),
@@ -180,16 +197,24 @@ impl Signals {
                     continue;
                 }
             };
-            if heard {
-                say(move || tracing::warn!(signal = name, "the second signal: ending at once"));
-                process::exit(code);
+            match heard {
+                Some((first, time)) if is_same((first, name), time.elapsed()) => continue,
+                Some(_) => {
+                    say(move || tracing::warn!(signal = name, "the second signal: ending at once"));
+                    process::exit(code);
+                }
+                None => heard = Some((name, Instant::now())),
             }
-            heard = true;
             // The reason first: who ends as it is told finds it.
             let _ = ends.try_send(StopReason::Signal(name));
             told.set();
         }
     }
+}
+
+/// Whether the second of two signals, so long after the first, is the same wish once more.
+fn is_same((first, second): (&str, &str), since: Duration) -> bool {
+    first == second && since < SAME
 }
 
 /// Says something of a signal on a thread of its own, and does not wait for it for long: where
@@ -220,5 +245,19 @@ async fn serve(listener: TcpListener, site: Site, ends: SyncSender<StopReason>) 
     if let Err(error) = site.serve(listener).await {
         tracing::error!(%error, "metrics");
         let _ = ends.try_send(StopReason::Failed("the server of metrics".to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_twice_at_once_is_one_wish() {
+        let ms = Duration::from_millis;
+        assert!(is_same(("SIGTERM", "SIGTERM"), ms(1)));
+        // As when somebody presses Ctrl-C once more.
+        assert!(!is_same(("SIGINT", "SIGINT"), ms(150)));
+        assert!(!is_same(("SIGINT", "SIGTERM"), ms(1)));
     }
 }

@@ -294,7 +294,7 @@ impl Shared {
             // Nobody waits for them where the client or the server has gone.
             let _ = computed.send((turn, Arc::new(making.finish())));
         };
-        let thread = thread::Builder::new().name("signals".to_owned());
+        let thread = thread::Builder::new().name("windows".to_owned());
         let failed = |error: &dyn ToString| SignalsError::Compute(error.to_string());
         thread.spawn(compute).map_err(|error| failed(&error))?;
         windows.await.map_err(|error| failed(&error))
