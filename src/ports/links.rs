@@ -33,8 +33,9 @@ struct Watched {
 #[derive(Debug)]
 struct OfKernel {
     folder: String,
-    /// Its number at the start; 0 if it has none.
-    index: u64,
+    /// Its number at the start. From the same place as later, which may be of another network
+    /// namespace than the process is in.
+    index: Option<u64>,
     /// How often the kernel had seen it go down at the start.
     before: u64,
 }
@@ -50,18 +51,18 @@ struct Found {
 }
 
 impl OfKernel {
-    fn new(folder: String, index: u32) -> Self {
+    fn new(folder: String) -> Self {
         Self {
             before: number(&folder, "carrier_down_count").unwrap_or(0),
-            index: index.into(),
+            index: number(&folder, "ifindex"),
             folder,
         }
     }
 
     fn look(&self) -> Found {
         let number = |file| number(&self.folder, file);
-        let index = number("ifindex").filter(|_| self.index > 0);
-        let replaced = index.is_some_and(|index| index != self.index);
+        let indices = self.index.zip(number("ifindex"));
+        let replaced = indices.is_some_and(|(first, now)| first != now);
         let counted = number("carrier_down_count").filter(|_| !replaced);
         Found {
             // Without a carrier to speak of, as when it is shut, there is nothing to read.
@@ -117,10 +118,10 @@ impl Links {
     /// Watches ports and their interfaces, which are taken to be up.
     pub fn new<'a>(ports: impl IntoIterator<Item = (Port, &'a Interface)>) -> Self {
         let watched = ports.into_iter().map(|(port, interface)| {
-            let of_kernel = interface.driver.leaves_to_kernel().then(|| {
-                let folder = format!("/sys/class/net/{}", interface.name);
-                OfKernel::new(folder, interface.index)
-            });
+            let of_kernel = interface
+                .driver
+                .leaves_to_kernel()
+                .then(|| OfKernel::new(format!("/sys/class/net/{}", interface.name)));
             Watched::new(port, of_kernel)
         });
         Self {
@@ -196,9 +197,10 @@ mod tests {
         let write = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
         write("carrier", "1\n");
         write("carrier_down_count", "3\n");
+        let interface = || OfKernel::new(folder.path().to_str().unwrap().to_owned());
+        let unknown = interface();
         write("ifindex", "7\n");
-        let interface = |index| OfKernel::new(folder.path().to_str().unwrap().to_owned(), index);
-        let [known, unknown] = [interface(7), interface(0)];
+        let known = interface();
         let found = |up, downs, replaced| Found {
             up,
             downs,
