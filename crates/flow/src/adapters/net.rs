@@ -36,6 +36,9 @@ pub fn first<T>(
     Err(last)
 }
 
+/// How long a peer that has all of an output may go on talking.
+const TALK: Duration = Duration::from_secs(10);
+
 fn stopped(what: &str) -> io::Error {
     io::Error::other(format!("stopped before {what}"))
 }
@@ -43,6 +46,8 @@ fn stopped(what: &str) -> io::Error {
 /// One TCP connection.
 pub(super) struct Stream {
     stream: TcpStream,
+    /// Whether the output has ended.
+    ended: bool,
     stop: Stop,
 }
 
@@ -97,6 +102,7 @@ impl Stream {
         stream.set_write_timeout(Some(LOOK))?;
         Ok(Stream {
             stream,
+            ended: false,
             stop: stop.clone(),
         })
     }
@@ -136,12 +142,14 @@ impl Write for Stream {
         }
     }
 
-    /// Ends the output, and waits until the peer's host has all of it. What the peer says is read
-    /// meanwhile and dropped: a connection that is closed with something unread is reset, and what
-    /// has not been taken is lost. Where the peer does not close its end, it may say something for
-    /// another second.
+    /// Ends the output; the second time, waits until the peer's host has all of it. What the peer
+    /// says is read meanwhile and dropped: a connection that is closed with something unread is
+    /// reset, and what has not been taken is lost. Where the peer does not close its end, it has
+    /// another second to say something, and ten if it goes on talking.
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.shutdown(Shutdown::Write)?;
+        if !std::mem::replace(&mut self.ended, true) {
+            return self.stream.shutdown(Shutdown::Write);
+        }
         let mut dropped = [0; 4096];
         let (mut last, mut since, mut silent) = (usize::MAX, Instant::now(), Instant::now());
         loop {
@@ -156,15 +164,20 @@ impl Write for Stream {
                 Err(error) if error.kind() == ErrorKind::Interrupted => false,
                 Err(error) => return Err(error),
             };
+            // Of a peer that has ended its end, reads no longer tell that it resets the connection.
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
             let left = unsent(&self.stream)?;
             if left != last {
                 (last, since) = (left, Instant::now());
             }
-            if left == 0 && (ended || silent.elapsed() > LAST) {
-                return Ok(());
-            }
-            if left > 0 && self.stop.is_set() && since.elapsed() > LAST {
-                return Err(takes_nothing());
+            let stopped = self.stop.is_set() && since.elapsed() > LAST;
+            let quiet = silent.elapsed() > LAST || since.elapsed() > TALK;
+            match left {
+                0 if ended || stopped || quiet => return Ok(()),
+                1.. if stopped => return Err(takes_nothing()),
+                _ => {}
             }
             // Nothing more comes that a read would wait for.
             if ended {
@@ -306,6 +319,12 @@ impl Write for Sender {
 mod tests {
     use super::*;
 
+    /// Ends an output, and waits.
+    fn end(writer: &mut Stream) -> io::Result<()> {
+        writer.flush()?;
+        writer.flush()
+    }
+
     /// Addresses of this host at which nobody listens, but for the last.
     fn addresses(listener: &TcpListener) -> Vec<SocketAddr> {
         let listens = listener.local_addr().unwrap();
@@ -345,7 +364,7 @@ mod tests {
         while writer.stream.peek(&mut [0]).is_err() {}
         to_peer.send(()).unwrap();
         writer.write_all(&all).unwrap();
-        writer.flush().unwrap();
+        end(&mut writer).unwrap();
         drop(writer);
         assert_eq!(peer.join().unwrap().unwrap(), count);
     }
@@ -358,11 +377,54 @@ mod tests {
         let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
         let (mut peer, _) = listener.accept().unwrap();
         writer.write_all(b"samples").unwrap();
-        writer.flush().unwrap();
+        end(&mut writer).unwrap();
         drop(writer);
         let mut got = String::new();
         peer.read_to_string(&mut got).unwrap();
         assert_eq!(got, "samples");
+    }
+
+    /// Nor does one that goes on talking, once all is to stop.
+    #[test]
+    fn a_peer_that_talks_without_end_does_not_either() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let stop = Stop::new();
+        let mut writer = Stream::connect(&to, &stop).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        writer.write_all(b"samples").unwrap();
+        let talks = std::thread::spawn(move || {
+            let mut got = [0; 7];
+            peer.read_exact(&mut got).unwrap();
+            stop.set();
+            // Until the connection is closed.
+            while peer.write_all(b"status").is_ok() {}
+            got
+        });
+        end(&mut writer).unwrap();
+        drop(writer);
+        assert_eq!(&talks.join().unwrap(), b"samples");
+    }
+
+    /// Reads give the end that it has sent, and not that the connection is gone.
+    #[test]
+    fn a_peer_that_ends_its_end_and_goes_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(writer.stream.read(&mut [0]).unwrap(), 0);
+        // More than the connection takes while nobody reads.
+        while writer.stream.write(&[7; 1 << 16]).is_ok() {}
+        let mut same = writer.stream.try_clone().unwrap();
+        let (told, flushed) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(end(&mut writer)));
+        let ended = |error: io::Error| error.kind() == ErrorKind::BrokenPipe;
+        while !same.write(&[7]).is_err_and(ended) {}
+        drop(peer);
+        let flushed = flushed.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(flushed.unwrap_err().kind(), ErrorKind::ConnectionReset);
     }
 
     /// Its data would be lost without a word.
@@ -376,7 +438,7 @@ mod tests {
         // Closed with something unread.
         while peer.peek(&mut [0]).unwrap() == 0 {}
         drop(peer);
-        let error = writer.flush().unwrap_err();
+        let error = end(&mut writer).unwrap_err();
         let kinds = [
             ErrorKind::ConnectionReset,
             ErrorKind::BrokenPipe,

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::control::{Failure, panicked};
 use super::lane::{Shape, Store};
@@ -209,30 +209,40 @@ pub(super) struct Outlet<'a> {
 }
 
 impl Outlet<'_> {
-    /// Writes until all is out. Returns the ticks that were run.
-    pub fn work(mut self) -> u64 {
+    /// Writes until all is out. Returns the ticks that were run, and for how long writers then
+    /// waited until all had been taken.
+    pub fn work(mut self) -> (u64, Duration) {
         self.ends.bell.answer();
         let control = self.ends.control.clone();
-        match self.run().and_then(|ticks| self.flush().map(|()| ticks)) {
-            Ok(ticks) => {
+        let done = self.run().and_then(|ticks| {
+            let begin = Instant::now();
+            self.flush()?;
+            Ok((ticks, begin.elapsed()))
+        });
+        match done {
+            Ok(done) => {
                 control.finish();
                 self.drain();
-                ticks
+                done
             }
             Err(failure) => {
                 control.fail(failure);
-                0
+                (0, Duration::ZERO)
             }
         }
     }
 
-    /// Has all writers write what they have, also behind one that fails.
+    /// Has all writers write what they have, also behind one that fails. Then again: those that
+    /// ended at the first time wait for their peers, of which one may wait for another's end.
     fn flush(&mut self) -> Result<(), Failure> {
-        let all = self.ports.iter().zip(&mut self.writers);
-        let flush = |(port, writer): (&Port, &mut Box<dyn Write + '_>)| {
-            guarded(&port.path, "written", || writer.flush())
-        };
-        all.map(flush).fold(Ok(()), Result::and)
+        let mut flushed = Ok(());
+        for _ in 0..2 {
+            for (port, writer) in self.ports.iter().zip(&mut self.writers) {
+                let this = guarded(&port.path, "written", || writer.flush());
+                flushed = flushed.and(this);
+            }
+        }
+        flushed
     }
 
     /// Takes what still comes, until partitions that no output needs have come to the end too.

@@ -110,6 +110,41 @@ fn outputs_write_what_they_have_behind_one_that_fails() {
         .expect("it is asked to write what it has");
 }
 
+/// Ends at its first flush, and waits for the other one's end at the second.
+struct EndsBeside(Sender<()>, Receiver<()>, bool);
+
+impl Write for EndsBeside {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        if !std::mem::replace(&mut self.2, true) {
+            self.0.send(()).unwrap();
+            return Ok(());
+        }
+        let ended = self.1.recv_timeout(LONG);
+        ended.map_err(|_| std::io::Error::other("the other does not end"))
+    }
+}
+
+/// As where one program reads both, each to its end.
+#[test]
+fn all_outputs_end_before_one_waits() {
+    let g = Builder::new("outputs");
+    let x = g.input("x", Type::F32);
+    g.output("one", x);
+    g.output("other", x.gain(2));
+    let executor = Executor::new(&g.build().unwrap(), Settings::default()).unwrap();
+    let ((of_one, by_one), (of_other, by_other)) = (channel(), channel());
+    let writers: [Box<dyn Write>; 2] = [
+        Box::new(EndsBeside(of_one, by_other, false)),
+        Box::new(EndsBeside(of_other, by_one, false)),
+    ];
+    let reader = Box::new(std::io::repeat(0).take(4096));
+    let run = executor.prepare(vec![reader], writers.into()).unwrap();
+    run.run().unwrap();
+}
+
 /// Gives a byte at a time, until somebody wants the end in the middle of a sample.
 struct Trickle(Receiver<Handle>, usize);
 

@@ -258,8 +258,10 @@ impl<W: Write> SampleWriter<W> {
         self.counts
     }
 
-    /// Flushes, and returns what has been counted.
+    /// Flushes twice, and returns what has been counted. What ends at the first time, as an output of
+    /// flow's addresses may, waits for its peer at the second.
     pub fn finish(mut self) -> io::Result<WriteCounts> {
+        self.sink.flush()?;
         self.sink.flush()?;
         Ok(self.counts)
     }
