@@ -182,8 +182,9 @@ impl Segment {
         if is_left(&file)? {
             return Ok(None);
         }
-        // Before the writer is told that a reader is there: it looks once.
-        lock_as_reader(&file)?;
+        // Before the writer is told that a reader is there: it looks once. Without the lock it does
+        // not learn that the reader is gone, as of Laminar's programs.
+        let _ = lock_as_reader(&file);
         Segment::map(text, ring, file).map(Some)
     }
 
