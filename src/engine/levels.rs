@@ -92,7 +92,7 @@ impl OutputStatistics {
     /// Channels with something else than noise. `None` for fewer spectra than
     /// [`kurtosis::LEAST_SPECTRA`], and where gains are so large that Σ|x|⁴ is not finite. Also of
     /// outputs whose spectra have too much in common for thresholds of independent ones: those that
-    /// are oversampled by more than 3/2, and those whose channels are narrower than they are
+    /// are oversampled by some 3/2 or more, and those whose channels are narrower than they are
     /// apart, by `w_cutoff` and window.
     ///
     /// Channel 0 of a wideband output is left out: its numbers are real, and so is its noise.

@@ -3,6 +3,8 @@
 //! The textbook's formula squares the divisor. Of numbers far from 1 the square is not there:
 //! floats overflow or lose their digits, whole numbers wrap, though the quotient is an ordinary
 //! number. Floats take the formula where it holds, as it is fast, and its bits are their quotient.
+//! Elsewhere a number is scaled by its larger part, and of a part 2^1022 times smaller nothing is
+//! left.
 
 /// Squares of magnitudes of which the formula is right, and that of the other number.
 pub(crate) trait Squares: Sized {
