@@ -161,7 +161,10 @@ fn parse_real(text: &str) -> Option<Number> {
     if let Ok(value) = text.parse::<u64>() {
         return Some(Number::Int(value.into()));
     }
-    text.parse().ok().map(Number::F64)
+    let value: f64 = text.parse().ok()?;
+    // Digits alone are no infinity, however many there are.
+    let is_digits = !text.contains(['n', 'N']);
+    (value.is_finite() || !is_digits).then_some(Number::F64(value))
 }
 
 fn format_real(number: Number) -> String {
@@ -305,11 +308,13 @@ mod tests {
             read("18446744073709551615"),
             Some((18_446_744_073_709_551_615.0, 0.0))
         );
+        assert_eq!(read("-inf"), Some((f64::NEG_INFINITY, 0.0)));
+        assert_eq!(read("Infinity"), Some((f64::INFINITY, 0.0)));
         assert_eq!(read("- 1 -\t2.5 i"), None);
         assert_eq!(read("- 1 -\t2.5i"), Some((-1.0, -2.5)));
         for wrong in [
             "", " ", "x", "1+", "1+2", "--1i", "1+xi", "1 2", "1 2i", "1. 5", "1e 5", "1e- 5",
-            "1e -5", "1 e5", "tr ue", "1 +2",
+            "1e -5", "1 e5", "tr ue", "1 +2", "1e400", "1-1e400i",
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

@@ -129,10 +129,13 @@ impl Number {
     }
 
     /// Whether a type has this number: whole numbers neither wrap nor lose a fraction. Floats have
-    /// all but for rounding, and anything is true or false.
+    /// all in their range but for rounding, and anything is true or false.
     pub fn fits(self, scalar: Scalar) -> bool {
         match (self, self.cast(scalar)) {
-            (_, Number::F32(_) | Number::F64(_)) => true,
+            // Infinity is none of a number, but of infinity.
+            (number, float @ (Number::F32(_) | Number::F64(_))) => {
+                float.to_f64().is_finite() || !number.to_f64().is_finite()
+            }
             _ if scalar == Scalar::Bool => true,
             (Number::Int(value), Number::Int(cast)) => value == cast,
             // As a float the cast number may be another one: 2⁶³ - 1 is 2⁶³ there.

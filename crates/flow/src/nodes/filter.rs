@@ -302,8 +302,8 @@ impl Node for Lut {
         }
         match self.between {
             // What comes out lies between entries, which are no outputs themselves.
-            Lookup::Linear => self.table.check(),
-            Lookup::Below | Lookup::Nearest => self.table.fit(self.output),
+            Lookup::Linear if !self.output.is_float() => self.table.check(),
+            _ => self.table.fit(self.output),
         }
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
@@ -362,7 +362,7 @@ pub struct Nco {
     pub bits: u32,
     /// Bits of the phase that the output sees, at most `bits`.
     pub address_bits: u32,
-    /// The phase of the first sample.
+    /// The phase of the first sample, below 2^`bits`.
     #[serde(default)]
     pub initial: u32,
     /// The type of the output's numbers.
@@ -386,6 +386,13 @@ impl Node for Nco {
             return Err(format!(
                 "bits {} and address_bits {}: 1 ≤ address_bits ≤ bits ≤ 32",
                 self.bits, self.address_bits
+            ));
+        }
+        let most = u32::MAX >> (32 - self.bits);
+        if self.initial > most {
+            return Err(format!(
+                "initial {} of a phase of {} bits: it must be at most {most}",
+                self.initial, self.bits
             ));
         }
         if !self.output.is_float() {

@@ -201,7 +201,7 @@ pub struct Bitwise {
     pub operation: BitwiseOp,
     /// How many inputs there are.
     pub inputs: usize,
-    /// One more operand, a constant.
+    /// One more operand, a constant: as many bits as the inputs have, with or without a sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<i64>,
 }
@@ -223,7 +223,17 @@ impl Node for Bitwise {
         want(inputs, "a real whole number", |kind| {
             kind.scalar.is_integer() && !kind.complex
         })?;
-        Ok(vec![super::elementwise(inputs, None)?])
+        let kind = super::elementwise(inputs, None)?;
+        let bits = 8 * kind.scalar.bytes();
+        let (least, most) = (-1i128 << (bits - 1), (1i128 << bits) - 1);
+        let out = |mask: &i64| !(least..=most).contains(&i128::from(*mask));
+        if let Some(mask) = self.mask.filter(out) {
+            let name = kind.scalar.name();
+            return Err(Mismatch::of_parameter(format!(
+                "mask {mask} for the {bits} bits of {name}: it must be {least} to {most}"
+            )));
+        }
+        Ok(vec![kind])
     }
     fn start(&self, _: &[Type], _: &[Type]) -> Box<dyn Step> {
         let Bitwise {

@@ -96,7 +96,7 @@ pub enum Criterion {
 pub struct Switch {
     /// When the first input passes.
     pub criterion: Criterion,
-    /// What the control input is compared with.
+    /// What the control input is compared with; 0 for [`Criterion::NotZero`].
     #[serde(default)]
     pub threshold: f64,
     /// The type of the output's numbers, if the data inputs differ.
@@ -110,6 +110,15 @@ impl Node for Switch {
     }
     fn inputs(&self) -> usize {
         3
+    }
+    fn check(&self) -> Result<(), String> {
+        if self.criterion != Criterion::NotZero || self.threshold == 0.0 {
+            return Ok(());
+        }
+        Err(format!(
+            "threshold {:?} with the criterion not_zero, which has none: leave it out",
+            self.threshold
+        ))
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         if inputs[1].complex {

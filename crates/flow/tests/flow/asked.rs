@@ -184,7 +184,8 @@ impl<'g> Asked<'g> {
         };
         let output = (from.kind.scalar != other.kind.scalar).then(|| self.scalar());
         let complex = from.kind.complex || other.kind.complex;
-        let threshold = if bits.is_multiple_of(2) {
+        let compares = criterion != Criterion::NotZero;
+        let threshold = if compares && bits.is_multiple_of(2) {
             self.small()
         } else {
             0.0
@@ -237,13 +238,14 @@ impl<'g> Asked<'g> {
     fn bitwise(&self) -> Typed<'g> {
         let from = self.x.whole();
         let other = self.y.beside(from.kind.len).real().to(from.kind.scalar);
+        let unused = 64 - 8 * from.kind.scalar.bytes() as u32;
         let node = Bitwise {
             operation: self.one_of(&[BitwiseOp::And, BitwiseOp::Or, BitwiseOp::Xor]),
             inputs: 2,
             mask: self
                 .bits
                 .is_multiple_of(2)
-                .then_some(i64::from(self.bits) - (1 << 31)),
+                .then_some(((i64::from(self.bits) - (1 << 31)) << unused) >> unused),
         };
         let kind = from.kind.vector(longest(&[from, other]));
         self.add(node, &[from, other], kind)
@@ -289,7 +291,7 @@ impl<'g> Asked<'g> {
         let nco = Nco {
             bits,
             address_bits,
-            initial: self.bits,
+            initial: self.bits >> (32 - bits),
             output: if self.bits.is_multiple_of(2) {
                 Scalar::F32
             } else {

@@ -5,8 +5,8 @@ use std::io::{Cursor, Read};
 use std::sync::mpsc::{Receiver, channel};
 
 use karoo_flow::nodes::{
-    Convert, Counter, Delay, Demodulate, Fir, Logic, LogicOp, Lookup, Lut, Machine, Modulate,
-    constellation,
+    Bitwise, BitwiseOp, Convert, Counter, Criterion, Delay, Demodulate, Fir, Logic, LogicOp,
+    Lookup, Lut, Machine, Modulate, Nco, Switch, constellation,
 };
 use karoo_flow::run::Handle;
 use karoo_flow::{
@@ -335,6 +335,76 @@ fn numbers_that_a_type_has_not_are_refused() {
     };
     let text = unmade(small, |g, x| x + g.add(counter, []));
     assert!(text.contains("counts to 299"), "{text}");
+    let mask = |mask| Bitwise {
+        operation: BitwiseOp::And,
+        inputs: 1,
+        mask: Some(mask),
+    };
+    for wrong in [256, -129] {
+        let text = unmade(bytes, |_, x| x.then(mask(wrong)));
+        let wanted = format!("mask {wrong} for the 8 bits of u8: it must be -128 to 255");
+        assert!(text.contains(&wanted), "{text}");
+    }
+    // All bits, by each of their names.
+    for (kind, all) in [(small, 255), (bytes, -1), (Type::of(Scalar::U64), -1)] {
+        let g = Builder::new("bits");
+        g.output("y", g.input("x", kind).then(mask(all)));
+        g.build().unwrap();
+    }
+    let nco = Nco {
+        bits: 8,
+        address_bits: 8,
+        initial: 256,
+        output: Scalar::F32,
+    };
+    let text = unmade(bytes, |_, x| x.then(nco));
+    assert!(text.contains("it must be at most 255"), "{text}");
+    let g = Builder::new("choice");
+    let switch = Switch {
+        criterion: Criterion::NotZero,
+        threshold: 0.5,
+        output: None,
+    };
+    let x = g.input("x", Type::F32);
+    g.output("y", g.add(switch, [x, x, x]));
+    let text = g.build().unwrap_err().to_string();
+    assert!(text.contains("threshold 0.5 with"), "{text}");
+}
+
+/// They would become infinite.
+#[test]
+fn numbers_beyond_the_range_of_floats_are_refused() {
+    for gain in [1e300, -1e39, 3.402_823_6e38] {
+        let text = unmade(Type::F32, |_, x| x.gain(gain));
+        assert!(text.contains("which no f32 is"), "{text}");
+    }
+    let text = unmade(Type::F32, |g, x| x + g.constant(Type::F32, 1e300));
+    assert!(text.contains("which no f32 is"), "{text}");
+    let lut = |between| Lut {
+        first: 0.0,
+        step: 1.0,
+        table: [0.0, 1e300].into(),
+        between,
+        output: Scalar::F32,
+    };
+    for between in [Lookup::Below, Lookup::Linear] {
+        let text = unmade(Type::F32, |_, x| x.then(lut(between)));
+        assert!(text.contains("which no f32 is"), "{text}");
+    }
+    let g = Builder::new("floats");
+    let x = g
+        .input("x", Type::F32)
+        .gain(f64::from(f32::MAX))
+        .named("gain");
+    let x = x + g.constant(Type::F32, f64::INFINITY) + g.constant(Type::F32, 1e-300);
+    g.output("y", (x * g.constant(Type::F32, f64::NAN)).named("product"));
+    g.output(
+        "wide",
+        g.input("w", Type::F64).gain(1e300).named("wide gain"),
+    );
+    let mut interpreter = Interpreter::new(&g.build().unwrap()).unwrap();
+    let refused = interpreter.change_at("gain", 1e39.into(), 7).unwrap_err();
+    assert!(refused.to_string().contains("which no f32 is"), "{refused}");
 }
 
 #[test]
