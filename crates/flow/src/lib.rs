@@ -14,6 +14,7 @@ mod literal;
 mod node;
 pub mod nodes;
 mod number;
+mod parameter;
 mod picture;
 pub mod place;
 mod problem;

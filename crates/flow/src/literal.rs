@@ -66,9 +66,9 @@ impl Literals {
     pub fn value(&self, kind: Type) -> Result<Value, String> {
         if self.len() != 1 && self.len() != kind.len {
             return Err(format!(
-                "{} numbers are given for {kind}: give {} or one",
+                "{} numbers are given for {kind}: give {}",
                 self.len(),
-                kind.len
+                counts(&[1, kind.len])
             ));
         }
         if self.is_complex() && !kind.complex {
@@ -98,9 +98,10 @@ impl Literals {
         match all.find(|number| !number.fits(scalar)) {
             None => Ok(()),
             Some(number) => Err(format!(
-                "{} is given, which no {} is: give a number of that type, or use another type",
-                number.to_f64(),
-                scalar.name()
+                "{} is given, which no {} is: give {}, or use another type",
+                format_real(number),
+                scalar.name(),
+                range(scalar)
             )),
         }
     }
@@ -144,6 +145,31 @@ impl Literals {
             number => parse_real(number)?,
         };
         Some((re, im))
+    }
+}
+
+/// How many numbers may be given, in words. None is no number of numbers.
+pub(crate) fn counts(all: &[usize]) -> String {
+    let mut all: Vec<usize> = all.iter().copied().filter(|&count| count > 0).collect();
+    all.sort_unstable();
+    all.dedup();
+    let all: Vec<String> = all.iter().map(usize::to_string).collect();
+    match all.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => "none".into(),
+    }
+}
+
+/// The numbers that a type has, in words.
+fn range(scalar: Scalar) -> String {
+    let ends = [f64::NEG_INFINITY, f64::INFINITY].map(|end| Number::F64(end).cast(scalar));
+    match ends {
+        [Number::Int(least), Number::Int(most)] => {
+            format!("a whole number from {least} to {most}")
+        }
+        [Number::F32(_), _] => format!("a number from {:?} to {:?}", f32::MIN, f32::MAX),
+        _ => "a number of that type".into(),
     }
 }
 
@@ -225,6 +251,9 @@ impl<'de> Visitor<'de> for Reader {
         Ok(i64::from(value).into())
     }
     fn visit_i64<E>(self, value: i64) -> Result<Literals, E> {
+        Ok(value.into())
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Literals, E> {
         Ok(value.into())
     }
     fn visit_f64<E>(self, value: f64) -> Result<Literals, E> {

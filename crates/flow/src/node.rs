@@ -280,12 +280,7 @@ impl Registry {
     pub fn add<T: Node + DeserializeOwned + 'static>(&mut self, kind: &str) -> &mut Registry {
         let made = Kind {
             node: TypeId::of::<T>(),
-            make: |table| {
-                let node: T = table
-                    .try_into()
-                    .map_err(|error: toml::de::Error| error.message().to_string())?;
-                Ok(Arc::new(node))
-            },
+            make: |table| Ok(Arc::new(crate::parameter::read::<T>(table)?)),
         };
         self.0.insert(kind.into(), made);
         self

@@ -75,7 +75,8 @@ pub(super) fn read(text: &str, file: &str, registry: &Registry) -> Result<Graph,
     }
     let parsed: File = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| lines.of(span.start));
-        Problems::one(Cause::Format, format!("{file}:{line}"), error.message())
+        let text = crate::parameter::of_text(error.message());
+        Problems::one(Cause::Format, format!("{file}:{line}"), text)
     })?;
     let count = parsed.scope.len() + parsed.node.len();
     if count > MAX_NODES {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{count, elementwise, want};
+use super::{count, elementwise, named, want};
 use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
@@ -255,7 +255,7 @@ impl Node for Gain {
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         let scalar = self.output.unwrap_or(inputs[0].scalar);
-        self.gain.fit(scalar).map_err(Mismatch::of_parameter)?;
+        named("gain", self.gain.fit(scalar)).map_err(Mismatch::of_parameter)?;
         Ok(vec![elementwise(
             &[inputs[0], self.factor(scalar)],
             Some(scalar),

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::arithmetic::{Element, element};
 use super::source::zero;
-use super::{elementwise, kept, want};
+use super::{elementwise, kept, named, want};
 use crate::kernels::{Code, Planes};
-use crate::literal::Literals;
+use crate::literal::{Literals, counts};
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
 use crate::types::{Scalar, Type};
@@ -66,8 +66,9 @@ pub(super) fn history(
     let past = taps - 1;
     if initial.len() != 1 && initial.len() != past {
         let text = format!(
-            "{} initial samples for {taps} taps: give 1 or {past}",
-            initial.len()
+            "{} initial samples for {taps} taps: give {}",
+            initial.len(),
+            counts(&[1, past])
         );
         return Err(Mismatch::of_parameter(text));
     }
@@ -76,7 +77,7 @@ pub(super) fn history(
             "complex initial samples for {kind}, which is real"
         )));
     }
-    initial.fit(kind.scalar).map_err(Mismatch::of_parameter)?;
+    named("initial", initial.fit(kind.scalar)).map_err(Mismatch::of_parameter)?;
     Ok((0..past)
         .map(|index| Value::build(kind, |_| initial.at(index)))
         .collect())
@@ -91,10 +92,10 @@ impl Node for Fir {
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         scalar_input(inputs[0])?;
-        self.taps.check().map_err(Mismatch::of_parameter)?;
+        named("taps", self.taps.check()).map_err(Mismatch::of_parameter)?;
         history(&self.initial, self.taps.len(), inputs[0])?;
         let kind = elementwise(inputs, self.output)?;
-        self.taps.fit(kind.scalar).map_err(Mismatch::of_parameter)?;
+        named("taps", self.taps.fit(kind.scalar)).map_err(Mismatch::of_parameter)?;
         Ok(vec![if self.taps.is_complex() {
             kind.complex()
         } else {
@@ -300,11 +301,12 @@ impl Node for Lut {
         if self.table.is_complex() && self.output == Scalar::Bool {
             return Err("a table of bool has no complex entries".into());
         }
-        match self.between {
+        let fits = match self.between {
             // What comes out lies between entries, which are no outputs themselves.
             Lookup::Linear if !self.output.is_float() => self.table.check(),
             _ => self.table.fit(self.output),
-        }
+        };
+        named("table", fits)
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         want(inputs, "real", |kind| !kind.complex)?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{common_len, want};
+use super::{common_len, named, want};
 use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
@@ -168,7 +168,7 @@ impl Node for Modulate {
         if self.output == Scalar::Bool {
             Err("points are not bool".into())
         } else {
-            self.points.fit(self.output)
+            named("points", self.points.fit(self.output))
         }
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
@@ -212,7 +212,7 @@ impl Node for Demodulate {
         1
     }
     fn check(&self) -> Result<(), String> {
-        self.points.check()?;
+        named("points", self.points.check())?;
         let last = self.points.len() - 1;
         if Number::Int(last as i128).fits(self.output) {
             return Ok(());

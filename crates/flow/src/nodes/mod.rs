@@ -158,6 +158,11 @@ fn count(inputs: usize, least: usize) -> Result<(), String> {
     ))
 }
 
+/// Puts the name of a parameter in front of what is wrong with its numbers.
+fn named<T>(parameter: &str, checked: Result<T, String>) -> Result<T, String> {
+    checked.map_err(|text| format!("{parameter}: {text}"))
+}
+
 /// The bytes of samples kept.
 fn kept(samples: usize, kind: Option<&Type>) -> u64 {
     samples as u64 * kind.map_or(0, |kind| kind.bytes() as u64)

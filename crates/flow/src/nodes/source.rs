@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{INPUT, OUTPUT};
+use super::{INPUT, OUTPUT, named};
 use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
@@ -109,7 +109,7 @@ impl Node for Constant {
     }
     fn check(&self) -> Result<(), String> {
         self.of.check()?;
-        self.value.value(self.of).map(|_| ())
+        named("value", self.value.value(self.of)).map(|_| ())
     }
     fn types(&self, _: &[Type]) -> Result<Vec<Type>, Mismatch> {
         Ok(vec![self.of])
@@ -204,9 +204,7 @@ impl Node for Hold {
         1
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
-        self.initial
-            .value(inputs[0])
-            .map_err(Mismatch::of_parameter)?;
+        named("initial", self.initial.value(inputs[0])).map_err(Mismatch::of_parameter)?;
         Ok(vec![inputs[0]])
     }
     fn holds(&self) -> bool {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::kept;
 use super::source::zero;
+use super::{kept, named};
 use crate::kernels::{Code, Planes};
-use crate::literal::Literals;
+use crate::literal::{Literals, counts};
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
 use crate::types::{Scalar, Type};
@@ -42,14 +42,14 @@ fn fit(literals: &Literals, samples: usize, kind: Type) -> Result<(), String> {
     if given != 1 && given != kind.len && given != samples.saturating_mul(kind.len) {
         let all = samples.saturating_mul(kind.len);
         return Err(format!(
-            "{given} initial numbers for {samples} samples of {kind}: give 1, {} or {all}",
-            kind.len
+            "{given} initial numbers for {samples} samples of {kind}: give {}",
+            counts(&[1, kind.len, all])
         ));
     }
     if literals.is_complex() && !kind.complex {
         return Err(format!("complex initial numbers for {kind}, which is real"));
     }
-    literals.fit(kind.scalar)
+    named("initial", literals.fit(kind.scalar))
 }
 
 /// Puts out its input of `length` samples ago. What is there at the start comes out first.
@@ -80,7 +80,7 @@ impl Node for Delay {
                 self.length
             ));
         }
-        self.initial.check()?;
+        named("initial", self.initial.check())?;
         self.of.map_or(Ok(()), Type::check)
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {

@@ -279,7 +279,7 @@ from = ['w:3']
     let text = problems.to_string();
     for wanted in [
         "w.toml:2: a/b: there is no subsystem `a` before it",
-        "w.toml:4: x: input: `f99` is no type",
+        "w.toml:4: x: input: of: `f99` is no type",
         "w.toml:8: y: there is no kind `gian`",
         "w.toml:11: z: gain: unknown field `gane`",
         "w.toml:17: w: `w:3` is no output of a node",

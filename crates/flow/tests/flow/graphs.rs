@@ -258,7 +258,13 @@ fn more_numbers_than_one_parameter_may_have_are_refused() {
     .named("demodulate");
     let problems = refused(g);
     assert_eq!(problems.count(Cause::Parameter), 5, "{problems:.1000}");
-    for path in ["fir", "delay", "short", "lut", "demodulate"] {
+    for path in [
+        "fir: taps",
+        "delay: initial",
+        "short: initial",
+        "lut: table",
+        "demodulate: points",
+    ] {
         let text = format!("{path}: 1048577 numbers are given: give at most 1048576");
         assert!(problems.to_string().contains(&text), "{problems:.1000}");
     }

@@ -20,6 +20,7 @@ mod kinds;
 mod laminar;
 mod nodes;
 mod own;
+mod parameters;
 mod partitionings;
 mod placement;
 mod plans;
