@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use tempfile::{TempDir, tempdir};
 
 use super::flow::graph;
-use crate::support::{karoo, karoo_ok, refused};
+use crate::support::{documents, json, karoo, karoo_ok, refused};
 
 /// A folder, and paths in it.
 struct Room(TempDir);
@@ -340,6 +340,40 @@ node = [
     refused(&with("256"), 1, told);
     assert!(!std::path::Path::new(&out).exists());
     assert!(with("64").status.success());
+}
+
+/// Also for whoever reads nothing but JSON.
+#[test]
+fn a_file_with_faults_is_told_in_json_too() {
+    let room = Room::new();
+    let wrong = TWO.replace("gain = 0.5", "gain = \"half\"");
+    let wrong = room.with("wrong.toml", &wrong.replace("of = \"f32\"", "of = \"f99\""));
+    let first = format!("{wrong}:4: x: input: of: `f99` is no type");
+    let second = format!("{wrong}:9: half: gain: `gain = \"half\"`: it must be a number");
+    let check = ["flow", "check", &wrong, "--guess"];
+    let output = karoo(check);
+    refused(&output, 1, &first);
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let output = karoo(check.iter().chain(&["--json"]));
+    refused(&output, 1, &format!("the graph cannot run: {first}"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    documents::check("flow-check", &text);
+    let told = json(&text);
+    let problems = told["problems"].as_array().unwrap();
+    assert_eq!(
+        (problems.len(), &told["read"]),
+        (2, &false.into()),
+        "{told}"
+    );
+    assert!(problems[1].as_str().unwrap().starts_with(&second), "{told}");
+    let text = karoo_ok([
+        "flow",
+        "check",
+        &room.with("two.toml", TWO),
+        "--guess",
+        "--json",
+    ]);
+    assert_eq!(json(&text)["read"], true);
 }
 
 #[test]

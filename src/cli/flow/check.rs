@@ -7,7 +7,7 @@ use ground::counted;
 use ground::files::write_whole;
 use karoo_flow::analysis::{Network, Report};
 use karoo_flow::place::{Costs, longest_block, network};
-use karoo_flow::{Graph, NodeId, Settings};
+use karoo_flow::{Graph, NodeId, Problems, Settings};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -55,8 +55,11 @@ struct Port {
 }
 
 /// What a graph is, and how it would run.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Checked {
+    /// Whether the file was read. If not, `problems` say why, `graph` is the file, and all else is
+    /// empty.
+    read: bool,
     graph: String,
     nodes: usize,
     subsystems: usize,
@@ -83,7 +86,19 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         .writes("--dot", args.dot.as_deref())
         .writes("--svg", args.svg.as_deref());
     args.costs.files(files).check()?;
-    let loaded = load::graph(&args.graph)?;
+    let loaded = match load::read(&args.graph)? {
+        Ok(loaded) => loaded,
+        Err(problems) if args.json => {
+            let checked = Checked {
+                graph: args.graph.display().to_string(),
+                problems: texts(&problems),
+                ..Checked::default()
+            };
+            print_json(&checked)?;
+            return done(args, &checked);
+        }
+        Err(problems) => return Err(Failure::data(problems.to_string())),
+    };
     let graph = &loaded.graph;
     let chosen = || longest_block(graph, Settings::default().block);
     let settings = Settings {
@@ -94,7 +109,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let executor = load::executor(graph, settings, false);
     let (mut problems, mut report, mut measured) = (Vec::new(), None, false);
     match &executor {
-        Err(found) => problems.extend(found.0.iter().map(ToString::to_string)),
+        Err(found) => problems = texts(found),
         Ok(executor) => {
             let costs = match args.costs.costs(graph, None) {
                 Ok(costs) => costs,
@@ -109,7 +124,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
             let network: Network = network(&executor.shape(), &costs);
             match network.analyse(args.period) {
                 Ok(found) => report = Some(found),
-                Err(found) => problems.extend(found.0.iter().map(ToString::to_string)),
+                Err(found) => problems = texts(&found),
             }
         }
     }
@@ -127,6 +142,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         }
     }
     let checked = Checked {
+        read: true,
         graph: graph.name().to_owned(),
         nodes: graph.nodes().len(),
         subsystems: graph.scopes().len() - 1,
@@ -143,6 +159,15 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     } else {
         show(&checked);
     }
+    done(args, &checked)
+}
+
+fn texts(problems: &Problems) -> Vec<String> {
+    problems.0.iter().map(ToString::to_string).collect()
+}
+
+/// How the command ends once all is told.
+fn done(args: &CheckArgs, checked: &Checked) -> Result<(), Failure> {
     match checked.problems.first() {
         None => Ok(()),
         Some(_) if !args.json => Err(Failure::data("the graph cannot run: see above")),

@@ -24,8 +24,14 @@ const FEW: usize = 8;
 /// What one CPU reads of another's memory where nothing was measured, in 10⁹ bytes per second.
 const USUAL_RATE: f64 = 8.0;
 
-/// Reads a graph: GraphML by its name or by what it begins with, TOML otherwise.
+/// Reads a graph.
 pub fn graph(path: &Path) -> Result<Loaded, Failure> {
+    read(path)?.map_err(|problems| Failure::data(problems.to_string()))
+}
+
+/// Reads a graph, or what is wrong with its file: GraphML by its name or by what it begins with,
+/// TOML otherwise.
+pub fn read(path: &Path) -> Result<Result<Loaded, Problems>, Failure> {
     let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
     let text = read_text(path).map_err(failed)?;
     let file = path.display().to_string();
@@ -33,14 +39,13 @@ pub fn graph(path: &Path) -> Result<Loaded, Failure> {
         .extension()
         .is_some_and(|end| end == "graphml" || end == "xml")
         || text.trim_start().starts_with('<');
-    let loaded = match xml {
+    Ok(match xml {
         true => Graph::from_graphml(&text, &file),
         false => Graph::from_toml(&text, &file, &kinds()).map(|graph| Loaded {
             graph,
             notes: Vec::new(),
         }),
-    };
-    loaded.map_err(|problems| Failure::data(problems.to_string()))
+    })
 }
 
 /// The same, to be run: without nodes, or without ends, it would go on for ever and do nothing.
