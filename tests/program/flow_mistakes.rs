@@ -199,6 +199,9 @@ fn costs_are_written_over_costs_alone() {
             assert_eq!(fs::read(&path).unwrap(), text);
         }
     }
+    let nowhere = plan(&room.at("no/costs"), &[]);
+    refused(&nowhere, 2, "no/costs: No such file or directory");
+    assert!(!std::path::Path::new(&room.at("no")).exists());
     // Of an older version, of another graph, and of nothing: they are made anew.
     let old = r#"{"version": 0, "graph": "x", "nodes": {}}"#;
     for (name, text) in [("old", old), ("empty", "")] {

@@ -15,7 +15,7 @@ use karoo_flow::place::{
 use karoo_flow::{Cause, Executor, Graph, Loaded, Problems, Registry, Settings};
 
 use crate::bench;
-use crate::cli::{Failure, Files};
+use crate::cli::{Failure, Files, NewFile};
 
 /// Milliseconds that a graph is measured for.
 const CALIBRATION: u64 = 400;
@@ -134,7 +134,7 @@ impl CostOptions {
         self.guess.then(|| "--guess".to_owned())
     }
 
-    /// Refuses a file of something else, which would be lost.
+    /// Refuses a file of something else, which would be lost, and one that cannot be made.
     fn check(&self) -> Result<(), Failure> {
         let Some(path) = &self.costs else {
             return Ok(());
@@ -148,7 +148,10 @@ impl CostOptions {
             Ok(_) => Err(refused(
                 "it has no costs of nodes, and what it has would be lost",
             )),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // It is made once all is measured, which takes a while.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                NewFile::check(path).map_err(|error| refused(&error.to_string()))
+            }
             Err(error) => Err(refused(&error.to_string())),
         }
     }
@@ -170,7 +173,9 @@ impl CostOptions {
         let time = Duration::from_millis(self.calibration);
         let costs = measure(graph, Calibration { time, cpu }).map_err(Failure::data)?;
         if let Some(path) = path {
-            let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+            // That of an option is there, or it is a mistake.
+            let folder = path.parent().filter(|_| self.costs.is_none());
+            let folder = folder.map_or(Ok(()), fs::create_dir_all);
             let written = folder.and_then(|()| write_whole(&path, costs.to_json()));
             match (written, &self.costs) {
                 (Err(error), Some(_)) => {
