@@ -380,6 +380,21 @@ fn a_file_with_faults_is_told_in_json_too() {
 }
 
 #[test]
+fn a_file_of_bytes_is_no_graph_and_no_time_no_period() {
+    let room = Room::new();
+    let binary = room.at("binary");
+    fs::write(&binary, b"\x7fELF\xff").unwrap();
+    let output = karoo(["flow", "check", &binary, "--json"]);
+    let why = "binary: no text: it must be TOML, or GraphML, in UTF-8 (invalid utf-8";
+    refused(&output, 1, why);
+    let told = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(told["read"], false);
+    let filter = graph("filter.toml");
+    let check = ["flow", "check", &filter, "--guess", "--period", "0"];
+    refused(&karoo(check), 2, "'--period <NS>'");
+}
+
+#[test]
 fn an_address_of_the_only_port_may_have_an_equals_sign() {
     let room = Room::new();
     room.with("a=b", "0123456789abcdef");

@@ -28,7 +28,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "BLOCKS", default_value_t = Settings::default().capacity as u64, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     capacity: u64,
     /// Nanoseconds for a block that are wanted: loops that lack initial blocks for it are told
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
     #[command(flatten)]
     costs: load::CostOptions,

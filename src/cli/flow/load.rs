@@ -12,7 +12,7 @@ use host::topology::{CoreTimes, CpuList, Distances, Machine, Root};
 use karoo_flow::place::{
     ALIKE, Calibration, Cores, Costs, Plan, fingerprint, measure, measure_paces,
 };
-use karoo_flow::{Cause, Executor, Graph, Loaded, Problems, Registry, Settings};
+use karoo_flow::{Cause, Executor, Graph, Loaded, Problem, Problems, Registry, Settings};
 
 use crate::bench;
 use crate::cli::{Failure, Files, NewFile};
@@ -32,9 +32,19 @@ pub fn graph(path: &Path) -> Result<Loaded, Failure> {
 /// Reads a graph, or what is wrong with its file: GraphML by its name or by what it begins with,
 /// TOML otherwise.
 pub fn read(path: &Path) -> Result<Result<Loaded, Problems>, Failure> {
-    let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
-    let text = read_text(path).map_err(failed)?;
     let file = path.display().to_string();
+    let text = match read_text(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let problem = Problem {
+                cause: Cause::Format,
+                path: file,
+                text: format!("no text: it must be TOML, or GraphML, in UTF-8 ({error})"),
+            };
+            return Ok(Err(Problems(vec![problem])));
+        }
+        Err(error) => return Err(Failure::usage(format!("{file}: {error}"))),
+    };
     let xml = path
         .extension()
         .is_some_and(|end| end == "graphml" || end == "xml")
