@@ -4,6 +4,7 @@
 use std::future::pending;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -53,7 +54,9 @@ pub struct Serving {
     ends: (SyncSender<StopReason>, Receiver<StopReason>),
     site: Option<oneshot::Sender<Site>>,
     told: Stop,
-    threads: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
+    /// Set once a signal ends the process.
+    over: Arc<AtomicBool>,
+    server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Serving {
@@ -69,22 +72,34 @@ impl Serving {
             let _guard = runtime.enter();
             Signals::listen().map_err(Failure::data)?
         };
-        let signals = signals.handle(sender.clone(), level, told.clone());
-        let mut threads = vec![thread("signals", runtime, signals)?];
-        if let Some(listener) = sockets.metrics {
-            let ends = sender.clone();
+        let over = Arc::new(AtomicBool::new(false));
+        let signals = signals.handle(sender.clone(), level, told.clone(), over.clone());
+        // It stays as long as the process: what it listens to has no other effect any more.
+        thread("signals", move || runtime.block_on(signals))?;
+        let serving = |listener| -> Result<_, Failure> {
+            let (runtime, ends) = (self::runtime()?, sender.clone());
+            let (stop, stopped) = oneshot::channel();
             let served = async {
                 if let Ok(site) = shown.await {
                     serve(listener, site, ends).await;
                 }
             };
-            threads.push(thread("serve", self::runtime()?, served)?);
-        }
+            let work = async {
+                tokio::select! {
+                    () = served => {}
+                    _ = stopped => {}
+                }
+            };
+            let server = thread("serve", move || runtime.block_on(work))?;
+            Ok((stop, server))
+        };
+        let server = sockets.metrics.map(serving).transpose()?;
         Ok(Self {
             ends: (sender, receiver),
             site: Some(site),
             told,
-            threads,
+            over,
+            server,
         })
     }
 
@@ -122,11 +137,11 @@ impl Serving {
 
     /// Ends it; a signal then ends the process.
     pub fn stop(self) {
-        for (stop, thread) in self.threads {
-            let name = thread.thread().name().unwrap_or_default().to_owned();
+        self.over.store(true, Ordering::Relaxed);
+        if let Some((stop, server)) = self.server {
             let _ = stop.send(());
-            if thread.join().is_err() {
-                tracing::error!(thread = name, "it panicked");
+            if server.join().is_err() {
+                tracing::error!("the thread that serves metrics panicked");
             }
         }
     }
@@ -137,24 +152,9 @@ fn runtime() -> Result<Runtime, Failure> {
     runtime.enable_all().build().map_err(Failure::data)
 }
 
-/// A thread for this work alone, and what ends it before.
-fn thread(
-    name: &str,
-    runtime: Runtime,
-    work: impl Future<Output = ()> + Send + 'static,
-) -> Result<(oneshot::Sender<()>, JoinHandle<()>), Failure> {
-    let (stop, stopped) = oneshot::channel();
-    let work = async {
-        tokio::select! {
-            () = work => {}
-            _ = stopped => {}
-        }
-    };
-    let thread = thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || runtime.block_on(work))
-        .map_err(Failure::data)?;
-    Ok((stop, thread))
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map_err(Failure::data)
 }
 
 /// The signals that mean something.
@@ -181,8 +181,14 @@ impl Signals {
     }
 
     /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes
-    /// the log level to debug and back. Never returns.
-    async fn handle(mut self, ends: SyncSender<StopReason>, level: LogLevel, told: Stop) {
+    /// the log level to debug and back. Once it is `over`, the first is the end. Never returns.
+    async fn handle(
+        mut self,
+        ends: SyncSender<StopReason>,
+        level: LogLevel,
+        told: Stop,
+        over: Arc<AtomicBool>,
+    ) {
         let mut on = false;
         let mut heard: Option<(&str, Instant)> = None;
         loop {
@@ -203,6 +209,7 @@ impl Signals {
                     say(move || tracing::warn!(signal = name, "the second signal: ending at once"));
                     process::exit(code);
                 }
+                None if over.load(Ordering::Relaxed) => process::exit(code),
                 None => heard = Some((name, Instant::now())),
             }
             // The reason first: who ends as it is told finds it.

@@ -311,12 +311,8 @@ impl SimLcore {
         stats.heaps.fetch_add(heaps, Ordering::Relaxed);
         let bytes = heaps * config.heap_bytes() as u64;
         stats.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let index = match taken {
-            // The first that waits may be one that faults hold back.
-            0 => self.waiting.iter().flatten().map(|heap| heap.index).max(),
-            _ => self.newest,
-        };
-        if let Some(index) = index {
+        // Of those that faults hold back there is none.
+        if let Some(index) = self.newest {
             let end = Timestamp(config.timestamp(index + 1)).unix(config.clock);
             let bits = (unix_now() - end).to_bits();
             stats.time_error.store(bits, Ordering::Relaxed);

@@ -14,7 +14,7 @@ const MOST: usize = 8;
 /// Batches at any distance, each with a whole heap, by which most of a stream is not sent: nothing
 /// of the present time has come meanwhile.
 const SPARSE: usize = 8;
-/// Whole heaps at the end of a stream by which it goes on to them.
+/// Heaps at the end of a stream by which it goes on to them.
 const LAST: usize = 2;
 /// Batches kept aside, at most.
 const KEPT: usize = 32;
@@ -30,27 +30,23 @@ pub(super) struct Aside {
     pub(super) uncounted: (u64, u64),
     /// Batches of the present time that have begun since.
     passed: u64,
+    /// Batches that were kept aside before it.
+    before: u64,
 }
 
 impl Aside {
     fn has_a_whole_heap(&self) -> bool {
-        self.whole() > 0
+        self.heaps.iter().any(Heap::is_whole)
     }
 
-    fn whole(&self) -> usize {
-        self.heaps.iter().filter(|heap| heap.is_whole()).count()
-    }
-
-    /// Whether the heaps of all substreams that `came` are whole.
-    fn is_complete(&self, came: &[bool]) -> bool {
-        let mut heaps = self.heaps.iter().zip(came);
-        self.has_a_whole_heap() && heaps.all(|(heap, &came)| heap.is_whole() || !came)
+    /// Heaps of which something has come.
+    fn begun(&self) -> usize {
+        self.heaps.iter().filter_map(Heap::count).count()
     }
 
     /// Packets that turn out to be of no batch.
     fn packets(&self) -> u64 {
-        let heaps = self.heaps.iter().filter_map(Heap::count).count();
-        self.uncounted.0.max(heaps as u64)
+        self.uncounted.0.max(self.begun() as u64)
     }
 }
 
@@ -58,11 +54,13 @@ impl Aside {
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     batches: BTreeMap<u64, Aside>,
+    /// Batches that were ever kept aside.
+    count: u64,
 }
 
 impl Ahead {
     /// The batch of this timestamp; `heaps` makes those of one that is new. Returns as well how
-    /// many packets were of batches for which there is no room any more.
+    /// many packets were of batches for which there is no room any more: the first that came.
     pub(super) fn batch(
         &mut self,
         timestamp: u64,
@@ -70,15 +68,19 @@ impl Ahead {
     ) -> (&mut Aside, u64) {
         let mut stray = 0;
         if !self.batches.contains_key(&timestamp) && self.batches.len() >= KEPT {
-            stray = self
-                .batches
-                .pop_last()
-                .map_or(0, |(_, last)| last.packets());
+            let first = self.batches.iter().min_by_key(|(_, batch)| batch.before);
+            let first = first.map(|(&timestamp, _)| timestamp);
+            let first = first.and_then(|first| self.batches.remove(&first));
+            stray = first.map_or(0, |first| first.packets());
         }
         let batch = self.batches.entry(timestamp);
-        let batch = batch.or_insert_with(|| Aside {
-            heaps: heaps(),
-            ..Aside::default()
+        let batch = batch.or_insert_with(|| {
+            self.count += 1;
+            Aside {
+                heaps: heaps(),
+                before: self.count,
+                ..Aside::default()
+            }
         });
         (batch, stray)
     }
@@ -122,18 +124,16 @@ impl Ahead {
         }
     }
 
-    /// The same at the end, when nothing else comes: batches at any distance in which the heaps of
-    /// all substreams that `came` are whole.
-    pub(super) fn ends_at(&self, came: &[bool]) -> Option<(u64, u64)> {
-        let complete = || {
-            self.batches
-                .iter()
-                .filter(|(_, batch)| batch.is_complete(came))
-        };
-        let heaps: usize = complete().map(|(_, batch)| batch.whole()).sum();
-        let mut times = complete().map(|(&time, _)| time).filter(|_| heaps >= LAST);
+    /// The same at the end, when nothing else comes: batches at any distance in which something of
+    /// most of so many substreams has come, and those about them.
+    pub(super) fn ends_at(&self, substreams: usize, far: u64) -> Option<(u64, u64)> {
+        let most = |batch: &Aside| 2 * batch.begun() > substreams;
+        let batches = || self.batches.iter().filter(|(_, batch)| most(batch));
+        let heaps: usize = batches().map(|(_, batch)| batch.begun()).sum();
+        let mut times = batches().map(|(&time, _)| time).filter(|_| heaps >= LAST);
         let first = times.next()?;
-        Some((first, times.next_back().unwrap_or(first)))
+        let last = times.next_back().unwrap_or(first);
+        Some((self.about(first, far).0, self.about(last, far).1))
     }
 
     fn about(&self, timestamp: u64, far: u64) -> (u64, u64) {

@@ -433,10 +433,12 @@ impl Tracker {
     pub fn finish(mut self) -> StreamReport {
         // Whoever sent stop heaps has sent everything before.
         let all_came = self.ends.stopped() == self.destinations.len() as u64;
-        let came: Vec<bool> = self.whole.iter().map(|&whole| whole > 0).collect();
-        match self.ahead.ends_at(&came) {
-            Some(leap) => self.go_on_at(leap),
-            None => self.counts.bad_timestamp_packets += self.ahead.clear(),
+        if let Some(shape) = self.shape {
+            let came = self.whole.iter().filter(|&&whole| whole > 0).count();
+            match self.ahead.ends_at(came, self.far(shape)) {
+                Some(leap) => self.go_on_at(leap),
+                None => self.counts.bad_timestamp_packets += self.ahead.clear(),
+            }
         }
         while self.open.len() > 1 {
             self.judge_oldest(true);

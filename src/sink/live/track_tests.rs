@@ -548,6 +548,60 @@ fn batches_that_are_far_apart_are_a_stream() {
     }
 }
 
+/// Of a link that passed next to nothing for long.
+#[test]
+fn strays_far_apart_do_not_hide_a_stream() {
+    let mut tracker = tracker();
+    (0..6).for_each(|number| batch(&mut tracker, number));
+    for stray in 1..40 {
+        packet(&mut tracker, 1000 * stray, 0, 0);
+    }
+    (50_000..50_020).for_each(|number| batch(&mut tracker, number));
+    let report = tracker.finish();
+    assert_eq!((report.batches, report.heaps), (26, 52));
+    assert_eq!(report.bad_timestamp_packets, 39);
+}
+
+/// It ends before it is known to have leapt, with losses, or within a batch.
+#[test]
+fn a_stream_that_leaps_may_end_there() {
+    let mut cut = tracker();
+    (0..6).for_each(|number| batch(&mut cut, number));
+    (5000..5002).for_each(|number| batch(&mut cut, number));
+    packet(&mut cut, 5002, 0, 0);
+    let report = cut.finish();
+    assert_eq!((report.batches, report.bad_timestamp_packets), (8, 0));
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+
+    let mut lossy = tracker();
+    (0..6).for_each(|number| batch(&mut lossy, number));
+    for number in 5000..5003 {
+        for (sub, part) in [(0, 0), (0, 1), (1, number % 2)] {
+            packet(&mut lossy, number, sub, part);
+        }
+    }
+    stop(&mut lossy);
+    let report = lossy.finish();
+    assert_eq!((report.batches, report.heaps), (9, 15));
+    assert_eq!(
+        (report.incomplete_heaps, report.bad_timestamp_packets),
+        (3, 0)
+    );
+
+    // Another's packets to one address.
+    let mut strays = tracker();
+    (0..6).for_each(|number| batch(&mut strays, number));
+    for number in 5000..5002 {
+        (0..2).for_each(|part| drop(packet(&mut strays, number, 0, part)));
+    }
+    let report = strays.finish();
+    assert_eq!(
+        (report.batches, report.last_timestamp),
+        (6, Some(105 * STEP))
+    );
+    assert_eq!(report.bad_timestamp_packets, 4);
+}
+
 /// Two substreams of twice the channels have heaps of the same size.
 #[test]
 fn channels_may_change_where_sizes_do_not() {
@@ -639,6 +693,8 @@ fn an_engine_may_begin_again_with_heaps_of_another_shape() {
         let mut wrong = 0;
         if stops {
             stop(&mut tracker);
+            // One that was under way.
+            batch_of(&mut tracker, 8, 7);
         } else {
             // It was killed, and the first descriptors have been missed.
             (0..40).for_each(|number| batch_of(&mut tracker, 16, number));

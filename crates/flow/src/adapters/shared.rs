@@ -182,9 +182,14 @@ impl Segment {
         if is_left(&file)? {
             return Ok(None);
         }
-        // Before the writer is told that a reader is there: it looks once. Without the lock it does
-        // not learn that the reader is gone, as of Laminar's programs.
-        let _ = lock_as_reader(&file);
+        // Before the writer is told that a reader is there: it looks once. Where files of memory have
+        // no locks it does not learn that the reader is gone, as of Laminar's programs.
+        if let Err(error) = lock_as_reader(&file)
+            && error.kind() == ErrorKind::WouldBlock
+        {
+            let text = format!("another process reads shm:{text}: give another name");
+            return Err(io::Error::new(ErrorKind::AddrInUse, text));
+        }
         Segment::map(text, ring, file).map(Some)
     }
 
@@ -297,6 +302,8 @@ pub struct SharedWriter {
     has_reader: bool,
     /// Whether the reader holds its lock as long as it lives.
     reader_locks: bool,
+    /// Whether it was flushed before.
+    ended: bool,
     stop: Stop,
 }
 
@@ -337,6 +344,7 @@ impl SharedWriter {
             taken,
             has_reader: false,
             reader_locks: false,
+            ended: false,
             stop: stop.clone(),
         })
     }
@@ -384,10 +392,11 @@ impl Write for SharedWriter {
         }
     }
 
-    /// Waits until the reader has taken all, as its memory goes with this end. Gives up if that
-    /// takes none for a second while all is to stop. A reader that is gone before is an error.
+    /// From the second time on, waits until the reader has taken all, as its memory goes with this
+    /// end. Gives up if that takes none for a second while all is to stop. A reader that is gone
+    /// before is an error.
     fn flush(&mut self) -> io::Result<()> {
-        if !self.has_reader {
+        if !std::mem::replace(&mut self.ended, true) || !self.has_reader {
             return Ok(());
         }
         let (mut looks, mut last, mut since) = (0, usize::MAX, Instant::now());
@@ -410,6 +419,10 @@ impl Write for SharedWriter {
 
 impl Drop for SharedWriter {
     fn drop(&mut self) {
+        if self.ended {
+            // Of one that was flushed once, too, the reader gets all.
+            let _ = self.flush();
+        }
         // The segment last: as long as it is there, no other writer begins.
         self.there.unlink();
         self.taken.unlink();

@@ -283,7 +283,7 @@ impl Run<'_> {
             names,
             cpus,
             inlet,
-            outlet,
+            mut outlet,
             control,
             counts,
             real_time,
@@ -320,14 +320,19 @@ impl Run<'_> {
         }
         let reading =
             inlet.and_then(|inlet| spawn("inputs".into(), Box::new(|| inlet.work())).ok());
-        let (ticks, flushed) = outlet.work();
+        let ticks = outlet.work();
         for thread in threads {
             // A thread that panics has said so by itself.
             let _ = thread.join();
         }
-        // Peers may take long to end, which says nothing of the graph's rate.
-        let elapsed = begin.elapsed().saturating_sub(flushed).as_nanos() as u64;
+        let elapsed = begin.elapsed().as_nanos() as u64;
         counts.whole.store(elapsed.max(1), Ordering::Relaxed);
+        // Peers may take long to end, which says nothing of the graph's rate.
+        if ticks.is_some()
+            && let Err(failure) = outlet.flush()
+        {
+            control.fail(failure);
+        }
         if let Some(failure) = control.failure() {
             return Err(failure);
         }
@@ -335,7 +340,7 @@ impl Run<'_> {
             let _ = thread.join();
         }
         Ok(Outcome {
-            ticks,
+            ticks: ticks.unwrap_or(0),
             telemetry: counts.show(),
         })
     }

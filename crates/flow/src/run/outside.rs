@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::control::{Failure, panicked};
 use super::lane::{Shape, Store};
@@ -209,32 +209,26 @@ pub(super) struct Outlet<'a> {
 }
 
 impl Outlet<'_> {
-    /// Writes until all is out. Returns the ticks that were run, and for how long writers then
-    /// waited until all had been taken.
-    pub fn work(mut self) -> (u64, Duration) {
+    /// Writes until all is out. Returns the ticks that were run, if nothing has failed.
+    pub fn work(&mut self) -> Option<u64> {
         self.ends.bell.answer();
         let control = self.ends.control.clone();
-        let done = self.run().and_then(|ticks| {
-            let begin = Instant::now();
-            self.flush()?;
-            Ok((ticks, begin.elapsed()))
-        });
-        match done {
-            Ok(done) => {
+        match self.run() {
+            Ok(ticks) => {
                 control.finish();
                 self.drain();
-                done
+                Some(ticks)
             }
             Err(failure) => {
                 control.fail(failure);
-                (0, Duration::ZERO)
+                None
             }
         }
     }
 
     /// Has all writers write what they have, also behind one that fails. Then again: those that
     /// ended at the first time wait for their peers, of which one may wait for another's end.
-    fn flush(&mut self) -> Result<(), Failure> {
+    pub fn flush(&mut self) -> Result<(), Failure> {
         let mut flushed = Ok(());
         for _ in 0..2 {
             for (port, writer) in self.ports.iter().zip(&mut self.writers) {

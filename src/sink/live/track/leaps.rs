@@ -186,7 +186,9 @@ impl Tracker {
             return;
         };
         if self.shape.is_some() {
-            if self.misfits[sub] < MISFITS {
+            // Where the array's size is given, stop heaps are known to be the engine's.
+            let has_ended = self.array_size.is_some() && self.ends.is_stopped(sub);
+            if !has_ended && self.misfits[sub] < MISFITS {
                 return;
             }
             self.close_all();
