@@ -44,21 +44,26 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Usage(cause) | Self::Data(cause) | Self::Device(cause)) = self;
-        let mut text = cause.to_string();
-        let mut source = cause.source();
-        while let Some(inner) = source {
-            let inner_text = inner.to_string();
-            // Messages that end with the way out have their cause before it.
-            if !text.contains(&inner_text) {
-                text = format!("{text}: {inner_text}");
-            }
-            source = inner.source();
-        }
-        f.write_str(&text)
+        f.write_str(&with_causes(&**cause))
     }
 }
 
 impl Error for Failure {}
+
+/// An error in words, with each of its causes behind it.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        // Messages that end with the way out have their cause before it.
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        source = inner.source();
+    }
+    text
+}
 
 #[cfg(test)]
 mod tests {

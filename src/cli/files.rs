@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use ground::files::WholeFile;
 
 use super::Failure;
@@ -21,6 +21,16 @@ pub fn in_utf8<T: Clone + Send + Sync + 'static>(
     OsStringValueParser::new().try_map(move |text: OsString| match text.to_str() {
         Some(text) => parse(text),
         None => Err(rule.to_owned()),
+    })
+}
+
+/// Reads a path of what is no standard stream, as `-` means elsewhere: a file of that name is meant by
+/// nobody.
+pub fn no_dash() -> impl TypedValueParser<Value = PathBuf> {
+    let rule = "- is no standard stream here: give /dev/stdin or /dev/stdout, or ./- for a file";
+    PathBufValueParser::new().try_map(move |path| match path.as_os_str() == "-" {
+        true => Err(rule),
+        false => Ok(path),
     })
 }
 
@@ -43,6 +53,14 @@ pub enum SharedFile {
         /// The other one, with its value.
         other: String,
     },
+    /// The other one is to make a folder there.
+    #[error("{written}: it is to be the folder of {folder}; name another file")]
+    Folder {
+        /// The option that writes, with its value.
+        written: String,
+        /// The option that makes the folder, with its value.
+        folder: String,
+    },
 }
 
 /// The files that a command is to read and to write. Whichever it does first, none is made anew
@@ -51,6 +69,8 @@ pub enum SharedFile {
 pub struct Files {
     read: Vec<(String, Identity)>,
     written: Vec<(String, Identity)>,
+    /// Those that are still to be made.
+    folders: Vec<(String, Identity)>,
 }
 
 impl Files {
@@ -68,6 +88,7 @@ impl Files {
 
     /// Adds files of these names in the folder that an option writes into, if it is given.
     pub fn writes_into(mut self, option: &str, folder: Option<&Path>, names: &[&str]) -> Self {
+        self.folders.extend(given(option, folder));
         for name in names {
             let path = folder.map(|folder| folder.join(name));
             self.written.extend(given(option, path.as_deref()));
@@ -92,6 +113,9 @@ impl Files {
                 };
                 if let Some(read) = same(&self.read) {
                     return Some(SharedFile::Read { written, read });
+                }
+                if let Some(folder) = same(&self.folders) {
+                    return Some(SharedFile::Folder { written, folder });
                 }
                 let other = same(&self.written[..at])?;
                 Some(SharedFile::Written { written, other })
@@ -135,6 +159,17 @@ impl Identity {
 /// Whether a path leads to a named pipe: opening it waits for the other end.
 pub fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
+}
+
+/// Why a file that an option names was not written: where there is no room for it, the command line
+/// is right.
+pub fn unwritten(option: &str, path: &Path, error: &io::Error) -> Failure {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let text = format!("{option} {}: {error}", path.display());
+    match error.kind() {
+        FileTooLarge | QuotaExceeded | StorageFull => Failure::data(text),
+        _ => Failure::usage(text),
+    }
 }
 
 /// Makes the folder that an option names.
@@ -225,6 +260,20 @@ mod tests {
         assert!(text.starts_with(&wanted), "{text}");
         let other = Files::default().writes("--svg", Some(&at("c")));
         assert_eq!(other.writes("--dot", Some(&at("d"))).find(), None);
+    }
+
+    /// Else the folder would be made, and the file refused for it, also the next time.
+    #[test]
+    fn no_file_is_written_where_a_folder_is_to_be_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let found = |written: &str| {
+            let files = Files::default().writes("--output", Some(&at(written)));
+            files.writes_into("--report", Some(&at("y")), &["a"]).find()
+        };
+        assert_eq!(found("z"), None);
+        let why = found("y").unwrap().to_string();
+        assert!(why.contains("the folder of --report"), "{why}");
     }
 
     #[test]

@@ -59,7 +59,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
-use files::{Files, NewFile, in_utf8, is_pipe, make_folder};
+use failure::with_causes;
+use files::{Files, NewFile, in_utf8, is_pipe, make_folder, no_dash, unwritten};
 use log::LogFormat;
 
 use crate::config::heading;

@@ -63,6 +63,8 @@ pub struct IntakeCounts {
     pub no_datagrams: u64,
     /// Packets that found no room in the port, where it says so.
     pub port_missed: Option<u64>,
+    /// Whether the capture ends within a record.
+    pub capture_cut: bool,
 }
 
 /// Samples one behind the other.
@@ -379,6 +381,7 @@ impl Assembler {
 
     fn capture(mut self, mut capture: CaptureReader) -> Result<(), PlaceError> {
         let read = self.frames(&mut capture);
+        self.now.counts.capture_cut = capture.truncated();
         self.give(true);
         read
     }

@@ -86,6 +86,7 @@ impl ModemPage {
             time,
             counts,
             lost_samples,
+            unsent: self.shared.unsent.load(Ordering::Relaxed),
         });
         self.frames.note(time, &[good, bad]);
         // Of a second without a frame there is no quality.

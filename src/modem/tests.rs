@@ -147,6 +147,19 @@ fn framed(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_capture_that_ends_within_a_record_gives_what_is_before_and_says_so() {
+    let sent = ramp(4000);
+    let frames: Vec<_> = packets(&sent).iter().map(|packet| framed(packet)).collect();
+    let record = [0u32, 0, 100, 100].map(u32::to_le_bytes);
+    let cut = [record.as_flattened(), &[7; 60]].concat();
+    for (behind, is_cut) in [(&[][..], false), (&cut, true)] {
+        let (streams, counts) = taken_before(&frames, behind);
+        assert_eq!(streams, std::slice::from_ref(&sent));
+        assert_eq!(counts.unwrap().capture_cut, is_cut);
+    }
+}
+
+#[test]
 fn what_a_capture_lacks_is_zeros_in_its_place() {
     let sent = ramp(4000);
     let mut frames: Vec<_> = packets(&sent).iter().map(|packet| framed(packet)).collect();

@@ -17,6 +17,9 @@ const GAPS: f64 = 3.0;
 const MATCHES: &str =
     "Does the sender send frames? Are frequency, rate and level those of the receiver?";
 
+/// What mends that nothing was sent.
+const TYPE: &str = "Give the input something to send, such as a line.";
+
 /// What mends that no samples come.
 const SENDS: &str = "Does the sender send, and to this address?";
 
@@ -31,6 +34,8 @@ pub struct Moment {
     pub counts: Counts,
     /// Samples that were lost on the way here.
     pub lost_samples: u64,
+    /// Whether the sender, if it is known, has had nothing to send yet.
+    pub unsent: bool,
 }
 
 impl Moment {
@@ -128,6 +133,7 @@ impl Recent {
             true if all == 0 => {
                 let what = ("no-frame", State::Bad);
                 let (text, mends) = match now.counts.samples {
+                    _ if now.unsent => ("no frame came: nothing was sent", TYPE),
                     0 => ("no frame came: no samples came", SENDS),
                     _ => ("no frame came", MATCHES),
                 };
@@ -173,6 +179,10 @@ impl Recent {
     fn silence(&self) -> Option<CauseShown> {
         let what = |state| ("no-frame", state);
         match (self.frame, self.silent_since()) {
+            (None, _) if self.newest().unsent => {
+                let text = "no frame yet: nothing was sent".to_owned();
+                Some(cause(what(State::Warning), text, TYPE, self.unix(0.0), 0))
+            }
             (None, _) if self.samples_come() => {
                 let text = "no frame yet".to_owned();
                 Some(cause(
@@ -269,6 +279,7 @@ mod tests {
             time: 100.0 + second as f64,
             counts,
             lost_samples: 40 * check,
+            unsent: false,
         }
     }
 
@@ -352,6 +363,22 @@ mod tests {
         assert_eq!(verdict.text, "no frame comes: no samples come");
         let (_, verdict) = dead(|s| 1000 * s);
         assert_eq!(verdict.text, "no frame comes");
+    }
+
+    #[test]
+    fn who_has_sent_nothing_is_told_so() {
+        let unsent = |s| Moment {
+            unsent: true,
+            ..at(s, 0, 0, 1000 * s)
+        };
+        let (recent, verdict) = said((1..=30).map(unsent));
+        assert_eq!(verdict.text, "no frame yet: nothing was sent");
+        assert_eq!(verdict.mends, TYPE);
+        let verdict = recent.verdict(None, true);
+        assert_eq!(verdict.text, "ended: no frame came: nothing was sent");
+        // From then on a frame is missed.
+        let (_, verdict) = said((1..=30).map(unsent).chain([at(31, 0, 0, 31_000)]));
+        assert_eq!((&*verdict.text, &*verdict.mends), ("no frame yet", MATCHES));
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub(super) struct FrameLine {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub wanted: AtomicBool,
+    /// Whether the sender, if it is known, has had nothing to send yet.
+    pub unsent: AtomicBool,
     seen: Mutex<Seen>,
 }
 
@@ -115,6 +117,14 @@ impl Watcher {
             fresh: 0,
             metered: (Metered::default(), None),
         }
+    }
+
+    /// What the sender of these samples calls when it sends its first frame: until then none is
+    /// missed.
+    pub fn first_sent(&self) -> impl Fn() + Send + 'static {
+        let shared = self.shared.clone();
+        shared.unsent.store(true, Ordering::Relaxed);
+        move || shared.unsent.store(false, Ordering::Relaxed)
     }
 
     /// The stream begins anew.

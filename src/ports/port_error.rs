@@ -100,7 +100,9 @@ fn needs(driver: Driver) -> &'static str {
         Driver::AfPacket => {
             "AF_PACKET, needs CAP_NET_RAW, CAP_NET_ADMIN and locked memory for its rings (ulimit -l, or CAP_IPC_LOCK); where PACKET_FANOUT was refused, start it again"
         }
-        Driver::Udp => "UDP sockets, need the UDP ports to be free or shared (SO_REUSEADDR)",
+        Driver::Udp => {
+            "UDP sockets, need the UDP ports to be free or shared (SO_REUSEADDR), and CAP_NET_BIND_SERVICE for those below 1024"
+        }
         Driver::Mlx5 => "mlx5, needs rdma-core, huge pages, CAP_NET_RAW and locked memory",
         Driver::Vfio => "bound to vfio-pci, needs an IOMMU and huge pages",
         Driver::Virtio => "virtio bound to vfio-pci, needs a virtual IOMMU and huge pages",

@@ -11,7 +11,7 @@ use num_complex::Complex32;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{data, karoo};
+use crate::support::{data, karoo, karoo_ok};
 
 struct Bench {
     folder: TempDir,
@@ -201,6 +201,23 @@ fn recordings_that_cannot_be_read_are_refused_by_name() {
     }
 }
 
+/// Else the folder would be there, and the next run without a report refused for it.
+#[test]
+fn a_folder_is_not_made_where_a_file_is_to_be_written() {
+    let bench = Bench::new();
+    let (input, y) = (bench.write("empty.cf32", b""), bench.at("y"));
+    let (input, name) = (input.to_str().unwrap(), y.to_str().unwrap());
+    for option in ["--output", "--soft"] {
+        let (code, said) = bench.refused(&["rx", "-i", input, option, name, "--report", name]);
+        assert_eq!(code, 2, "{said}");
+        assert!(
+            said.contains("it is to be the folder of --report"),
+            "{said}"
+        );
+        assert!(!y.exists());
+    }
+}
+
 #[test]
 fn wild_headers_are_counted_by_cause() {
     let bench = Bench::new();
@@ -251,6 +268,11 @@ fn what_is_no_number_is_counted_and_taken_for_zero() {
         (&2.into(), &1.into())
     );
     assert_eq!(counts["bad_samples"], 50, "{done}");
+    let text = karoo_ok(["modem", "rx", "--input", input.to_str().unwrap()]);
+    assert!(
+        text.contains("50 samples are no numbers, infinite or larger than 1e6"),
+        "{text}"
+    );
     let values = [
         f32::NAN,
         f32::INFINITY,

@@ -49,7 +49,10 @@ fn inputs_and_outputs_that_fail_are_no_wrong_command_line() {
             "--output",
         ),
         (&["rx", "-i", "tcp:127.0.0.1:1", "-o", &keep], "--input tcp"),
-        (&["rx", "-i", &room.at("no.pcap"), "-o", &keep], "--input"),
+        (
+            &["rx", "-i", &room.at("no.pcap"), "-o", &keep],
+            "no.pcap\": No such file",
+        ),
         (&["tx", "-i", &none, "-o", &keep], "--input"),
         (&["tx", "-i", &folder, "-o", &keep], "is a directory"),
         (&["tx", "-i", &message, "-o", &none], "--output"),

@@ -2,13 +2,14 @@
 //! captures and through sockets, shared memory, TCP.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
+use crate::modem_mistakes::{interrupt, listens, started};
 use crate::support::{json, karoo, karoo_ok};
 
 /// A folder with a message of so many bytes.
@@ -204,6 +205,26 @@ fn samples_go_through_shared_memory_and_tcp() {
         assert_eq!(got["counts"]["delivered"], 10, "{got}");
         assert_eq!(fs::read(&back).unwrap(), message);
     }
+}
+
+#[test]
+fn a_page_is_there_while_the_input_waits_for_its_peer() {
+    let nobody = format!("shm:karoo-waits-{}", std::process::id());
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let http = port.to_string();
+    let child = started(&["modem", "rx", "--input", &nobody, "--http", &http]);
+    listens(&child);
+    let mut page = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    page.write_all(b"GET /live.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("no frame yet"), "{answer}");
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 #[test]

@@ -87,7 +87,11 @@ impl CpuOptions {
     /// Keeps this process to the CPUs; names them and the machine.
     fn keep(&self) -> Result<Place, Failure> {
         if let Some(cpus) = &self.cpus {
-            let failed = |error| Failure::usage(format!("--cpus {cpus}: {error}"));
+            let allowed: CpuList = ground::os::allowed_cpus().into_iter().collect();
+            let failed = |error| {
+                let why = format!("--cpus {cpus}: {error}; this process may use {allowed}");
+                Failure::usage(why)
+            };
             run_on(cpus.iter()).map_err(failed)?;
         }
         Ok(Place {

@@ -36,7 +36,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let value = units::seconds(text).map_err(|error| error.to_string())?;
     match Duration::try_from_secs_f64(value) {
         Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("it must be a number of seconds above 0".to_owned()),
+        _ => Err("it must be above 0 and below 1.8e19 seconds; try 60".to_owned()),
     }
 }
 

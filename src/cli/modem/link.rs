@@ -123,6 +123,8 @@ struct Near {
     blocks: SyncSender<Vec<Complex32>>,
     stop: Stop,
     sent: SentOver,
+    /// Tells the page, if there is one, that a frame was sent.
+    tell: Option<Box<dyn Fn() + Send>>,
     air: Vec<Complex32>,
 }
 
@@ -141,6 +143,9 @@ impl Near {
                 match self.messages.try_recv() {
                     Ok(message) => {
                         let (frame, used) = self.frames.frame(&message?);
+                        if let Some(tell) = self.tell.take() {
+                            tell();
+                        }
                         self.transmitter.frame(&frame, &mut samples);
                         self.pause = self.blanks;
                         self.sent.frames += 1;
@@ -219,6 +224,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     watch.end_after(&args.end)?;
     let output = Some(output.begin()?);
 
+    let watcher = watch.watcher(&format!("{} over a channel", args.modulation), args.threads);
     let (blocks, taken) = sync_channel(BLOCKS);
     let near = Near {
         messages,
@@ -231,6 +237,9 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         blocks,
         stop: watch.stop().clone(),
         sent: SentOver::default(),
+        tell: watcher
+            .as_ref()
+            .map(|watcher| Box::new(watcher.first_sent()) as _),
         air: Vec::new(),
     };
     let mut sink = Sink {
@@ -239,7 +248,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
             ..SinkSettings::default()
         },
         output,
-        watcher: watch.watcher(&format!("{} over a channel", args.modulation), args.threads),
+        watcher,
         meter: sink::meter(full_scale),
         sample_rate: Some(args.sample_rate),
         ..Sink::default()

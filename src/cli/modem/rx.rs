@@ -22,7 +22,7 @@ use super::samples::{self, goes_to_stdout};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
-use crate::cli::{Failure, Files, in_utf8, make_folder, print_json};
+use crate::cli::{Failure, Files, in_utf8, make_folder, no_dash, print_json};
 use crate::modem::{IntakeCounts, Place};
 use crate::report::Documented;
 use crate::report::modem::{Corrected, InputLevel, ModemRun, input_lines};
@@ -74,6 +74,7 @@ pub struct RxArgs {
     #[arg(
         long,
         value_name = "FILE",
+        value_parser = no_dash(),
         conflicts_with = "graph",
         help_heading = "Frames"
     )]
@@ -266,6 +267,8 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     watch.end_after(&args.end)?;
     let formats = (args.format, args.full_scale, args.layout);
     let awaited = samples::awaited(args.input.file())?;
+    // Seen also while the input waits for its peer.
+    let watcher = watch.watcher(&args.input.to_string(), config.threads);
     let source = Source::open(
         &args.input,
         &args.packets,
@@ -298,7 +301,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         output,
         soft: soft.map(SoftOutput::new),
         gatherer: args.report.is_some().then(Gatherer::default),
-        watcher: watch.watcher(&args.input.to_string(), config.threads),
+        watcher,
         meter: sink::meter(source.full_scale()),
         sample_rate: args.sample_rate.or(source.sample_rate()),
         ..Sink::default()
@@ -367,7 +370,10 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
             counts.not_acquired,
             "look like a frame's begin alone: no frames",
         ),
-        (counts.bad_samples, "samples are no numbers: taken for 0"),
+        (
+            counts.bad_samples,
+            "samples are no numbers, infinite or larger than 1e6: taken for 0; scale larger ones down",
+        ),
         (done.cut_bytes, "bytes behind the last whole sample"),
     ];
     for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {

@@ -1,5 +1,6 @@
 //! Streams of samples on the command line: where they come from and go to.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::io::{BufWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -15,7 +16,7 @@ use karoo_modem::waveform::{FRAME_SYMBOLS, RRC_TAPS, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 
 use super::samples::{Input, Output};
-use crate::cli::{Failure, is_pipe};
+use crate::cli::{Failure, is_pipe, with_causes};
 use crate::modem::{
     Block, Intake, IntakeCounts, IntakeSettings, Outlet, OutletCounts, OutletSettings, Place,
     PlaceError, Taken,
@@ -149,11 +150,16 @@ fn no_pipe(option: &str, place: &Place) -> Result<(), Failure> {
 
 /// Why packets cannot be had at the place of an option.
 fn failure(option: &str, place: &Place, error: &PlaceError) -> Failure {
-    let text = format!("{option} {place}: {error}");
+    let text = format!("{option} {place}: {}", with_causes(error));
     match error.is_usage() {
         true => Failure::usage(text),
         false => Failure::data(text),
     }
+}
+
+/// A place that failed while packets came or went.
+fn broken(place: &Place, error: &dyn Error) -> Failure {
+    Failure::data(format!("{place}: {}", with_causes(error)))
 }
 
 /// Where samples come from.
@@ -287,8 +293,8 @@ impl Source {
         match self {
             Source::Bytes(_) | Source::Link(..) => Ok(None),
             Source::Packets(place, intake, _) => {
-                let failed = |error| Failure::data(format!("{place}: {error}"));
-                Ok(Some(intake.finish().map_err(failed)?))
+                let ended = intake.finish();
+                Ok(Some(ended.map_err(|error| broken(&place, &error))?))
             }
         }
     }
@@ -392,8 +398,8 @@ impl Destination {
             Destination::Bytes(output) => output.write(samples),
             Destination::Packets(place, outlet, written) => {
                 *written += samples.len() as u64;
-                let failed = |error| Failure::data(format!("{place}: {error}"));
-                outlet.write(samples).map_err(failed)
+                let written = outlet.write(samples);
+                written.map_err(|error| broken(place, &error))
             }
         }
     }
@@ -410,8 +416,8 @@ impl Destination {
                 })
             }
             Destination::Packets(place, outlet, samples) => {
-                let failed = |error| Failure::data(format!("{place}: {error}"));
-                let packets = outlet.finish().map_err(failed)?;
+                let packets = outlet.finish();
+                let packets = packets.map_err(|error| broken(&place, &error))?;
                 Ok(Gone {
                     samples,
                     clipped: packets.clipped,
@@ -457,6 +463,9 @@ pub fn words(packets: &IntakeCounts) -> String {
     ];
     for (count, what) in causes.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\n{count} {what}");
+    }
+    if packets.capture_cut {
+        text += "\nthe capture ends within a record: its whole packets were received";
     }
     text
 }

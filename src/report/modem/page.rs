@@ -157,7 +157,7 @@ fn causes(out: &mut String, counts: &Counts) {
     if counts.bad_samples > 0 {
         let _ = write!(
             out,
-            "<p>{} samples were no numbers, infinite or absurdly large, and were taken for 0.</p>",
+            "<p>{} samples were no numbers, infinite or larger than 10⁶, and were taken for 0.</p>",
             grouped(counts.bad_samples)
         );
     }

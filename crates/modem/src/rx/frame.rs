@@ -79,7 +79,7 @@ impl ReceivedFrame {
 pub struct Counts {
     /// Samples that came in.
     pub samples: u64,
-    /// Samples that were no number, infinite or absurdly large; each became 0.
+    /// Samples that were no number, infinite or larger than 10⁶; each became 0.
     pub bad_samples: u64,
     /// Places that look like a short training field.
     pub detected: u64,
