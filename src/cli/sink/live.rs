@@ -1,5 +1,6 @@
 //! `karoo sink --interface`: output streams while they come.
 
+use std::collections::HashSet;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -216,6 +217,14 @@ impl LiveArgs {
         let trackers = known.chain(unknown).collect::<Result<Vec<_>, Failure>>()?;
         if trackers.is_empty() {
             let text = "give the outputs to take in: --wideband or --narrowband as karoo fgpu has it, or --dst";
+            return Err(Failure::usage(text));
+        }
+        let mut known = HashSet::new();
+        let mut destinations = trackers.iter().flat_map(|t| t.destinations());
+        if let Some(dst) = destinations.find(|&dst| !known.insert(dst)) {
+            let text = format!(
+                "--wideband, --narrowband and --dst: two streams have the destination {dst}, and its heaps are of one; give each stream once"
+            );
             return Err(Failure::usage(text));
         }
         Ok(trackers)

@@ -44,3 +44,28 @@ fn signals_are_for_outputs_that_are_given_by_their_options() {
     let nothing = refused(&[signals]);
     assert!(nothing.contains("--wideband or --narrowband"), "{nothing}");
 }
+
+/// One of them would have all heaps of it, and the other none.
+#[test]
+fn a_destination_is_of_one_stream() {
+    let wideband = |name: &str, dst: &str| {
+        format!("--wideband=name={name},channels=64,dst={dst},jones_per_batch=4096")
+    };
+    let first = wideband("w", "239.10.10.0+3");
+    for (second, taken) in [
+        (wideband("v", "239.10.10.0+3"), Some("239.10.10.0:7148")),
+        (wideband("v", "239.10.10.3"), Some("239.10.10.3:7148")),
+        (
+            "--dst=239.10.10.2+7:7148".to_owned(),
+            Some("239.10.10.2:7148"),
+        ),
+        (wideband("v", "239.10.10.4"), None),
+        ("--dst=239.10.10.2+7:7149".to_owned(), None),
+    ] {
+        let message = refused(&[&first, &second]);
+        let wanted = taken.map_or("none0".to_owned(), |dst| {
+            format!("have the destination {dst}")
+        });
+        assert!(message.contains(&wanted), "{second}: {message}");
+    }
+}
