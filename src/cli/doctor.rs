@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, Command};
+use ground::StopFlag;
 
 use super::{Failure, examples, fgpu, print_json, with_katgpucbf_syntax};
+use crate::assembly::stop_on_signal;
 use crate::config::units::seconds;
 use crate::config::{FgpuOptions, heading};
 use crate::doctor::{Asked, Look, examine};
@@ -49,6 +51,7 @@ const HELP: [(&str, &str); 4] = [
 /// Takes the command line of `karoo fgpu` with another word in its place: all its options, of which
 /// those below say what should come. Looks at the wire, at interfaces and at the kernel for some
 /// seconds, joins the groups meanwhile, and changes nothing. A running engine loses nothing by it.
+/// A signal cuts the look short: what was seen until then is told.
 /// Exit codes: 0 nothing wrong was found; 1 something was, or the look failed; 2 the command line
 /// is wrong.
 #[derive(Debug, Args)]
@@ -98,7 +101,12 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
         time: Duration::from_secs_f64(args.seconds),
         beside_engine: false,
     };
-    let report = examine(&asked, look).map_err(Failure::data)?;
+    let stop = StopFlag::default();
+    stop_on_signal(&stop, None);
+    let report = examine(&asked, look, &stop).map_err(Failure::data)?;
+    if stop.is_set() {
+        tracing::warn!("told to end: the look was cut short");
+    }
     match args.json {
         true => print_json(&report)?,
         false => print!("{report}"),

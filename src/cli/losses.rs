@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ground::StopFlag;
 use host::placement::EnginePlan;
 use katcp::reading::unix_now;
 
@@ -109,7 +110,7 @@ fn ask(asked: Asked) {
         time: LOOK,
         beside_engine: true,
     };
-    let work = move || match examine(&asked, look) {
+    let work = move || match examine(&asked, look, &StopFlag::default()) {
         Ok(report) => tell_findings(&report),
         Err(error) => tracing::info!(%error, "cannot look why no heap has come"),
     };

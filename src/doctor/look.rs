@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ground::StopFlag;
 use ground::os::{PacketTap, send_groups_through};
 use katcp::reading::unix_now;
 use nix::net::if_::if_indextoname;
@@ -50,8 +51,8 @@ pub struct Look {
     pub beside_engine: bool,
 }
 
-/// Looks at interfaces and wire, and returns what there was.
-pub fn look(asked: &Asked, how: Look) -> io::Result<Evidence> {
+/// Looks at interfaces and wire, and returns what there was until `stop` was set, or all.
+pub fn look(asked: &Asked, how: Look, stop: &StopFlag) -> io::Result<Evidence> {
     let (receive, send) = (Named::all(&asked.receive), Named::all(&asked.send));
     let mut evidence = Evidence::default();
     for named in receive.iter().chain(&send) {
@@ -76,7 +77,7 @@ pub fn look(asked: &Asked, how: Look) -> io::Result<Evidence> {
             evidence.blind = Some(Blind::NoRights);
             let listeners = Listener::all(&asked.endpoints, &interfaces, how, PATIENCE)?;
             let sight = Sight::of(&asked.endpoints);
-            listen(&listeners, sight, how.time, &mut evidence)?;
+            listen(&listeners, sight, (how.time, stop), &mut evidence)?;
         }
         Err(error) => return Err(error),
         Ok(taps) => {
@@ -97,7 +98,7 @@ pub fn look(asked: &Asked, how: Look) -> io::Result<Evidence> {
                 }
             }
             let sight = Sight::of(&asked.endpoints);
-            watch(&taps, sight, how.time, &mut evidence)?;
+            watch(&taps, sight, (how.time, stop), &mut evidence)?;
             evidence.heard = ears.iter_mut().flat_map(Ear::queriers).collect();
         }
     }
@@ -126,19 +127,20 @@ fn taps(interfaces: &[&Interface], how: Look) -> io::Result<Vec<PacketTap>> {
 fn listen(
     listeners: &[Listener],
     mut sight: Sight,
-    time: Duration,
+    (time, stop): (Duration, &StopFlag),
     evidence: &mut Evidence,
 ) -> io::Result<()> {
     let mut room = vec![0; FRAME];
     let begun = Instant::now();
+    let ends = || begun.elapsed() >= time || stop.is_set();
     evidence.looked.0 = unix_now();
     for listener in listeners.iter().cycle() {
-        if begun.elapsed() >= time {
+        if ends() {
             break;
         }
         // As many as one that sends fast may have waiting.
         for _ in 0..QUEUE {
-            if begun.elapsed() >= time || !listener.listen(&mut sight, &mut room, unix_now())? {
+            if ends() || !listener.listen(&mut sight, &mut room, unix_now())? {
                 break;
             }
         }
@@ -153,7 +155,7 @@ fn listen(
 fn watch(
     taps: &[PacketTap],
     mut sight: Sight,
-    time: Duration,
+    (time, stop): (Duration, &StopFlag),
     evidence: &mut Evidence,
 ) -> io::Result<()> {
     let mut names = BTreeMap::new();
@@ -161,7 +163,7 @@ fn watch(
     let begun = Instant::now();
     evidence.looked.0 = unix_now();
     for tap in taps.iter().cycle() {
-        if begun.elapsed() >= time {
+        if begun.elapsed() >= time || stop.is_set() {
             break;
         }
         let Some(seen) = tap.receive(&mut frame)? else {

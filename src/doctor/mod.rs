@@ -16,6 +16,8 @@ mod rules;
 mod rules_tests;
 mod sight;
 
+use ground::StopFlag;
+
 pub use asked::{Asked, AskedOutput};
 pub use evidence::{Blind, Evidence, Flow, FlowKey, IgmpPath, InterfaceFacts, PolHeaps, Wire};
 pub use finding::{Ailment, Finding};
@@ -23,9 +25,9 @@ pub use look::Look;
 pub use report::{Report, Seen};
 pub use rules::diagnose;
 
-/// Looks, and says what is wrong.
-pub fn examine(asked: &Asked, how: Look) -> std::io::Result<Report> {
-    let evidence = look::look(asked, how)?;
+/// Looks, no longer than until `stop` is set, and says what is wrong.
+pub fn examine(asked: &Asked, how: Look, stop: &StopFlag) -> std::io::Result<Report> {
+    let evidence = look::look(asked, how, stop)?;
     let findings = diagnose(asked, &evidence);
     Ok(Report::new(asked, &evidence, findings))
 }

@@ -257,6 +257,20 @@ fn rates_and_times_are_measured() {
         [Ailment::NothingComes, Ailment::SyncTime],
         "{finding:?}"
     );
+    for (time, told) in [
+        (1e3 * SYNC_TIME, "it is in milliseconds?"),
+        // Nobody means a time of 1973.
+        (99_999_999_999.0, "give the UNIX time in seconds"),
+    ] {
+        let asked = Asked {
+            sync_time: Some(time),
+            ..asked()
+        };
+        let findings = diagnose(&asked, &evidence(&[]));
+        let mut findings = findings.iter();
+        let finding = findings.find(|finding| finding.code == Ailment::SyncTime);
+        assert!(finding.unwrap().way_out.starts_with(told), "{finding:?}");
+    }
 }
 
 /// Packets that are held up, as by a busy host, come late and no sooner.

@@ -103,6 +103,8 @@ fn rate(case: Case<'_>) -> Option<Finding> {
 /// A sync time that is still to come.
 fn sync_time(case: Case<'_>) -> Option<Finding> {
     const DAY: f64 = 86400.0;
+    // No digitiser was synchronised before.
+    const YEAR_2000: f64 = 946_684_800.0;
     let (sync_time, now) = (case.asked.sync_time?, case.evidence.looked.1);
     if sync_time < now + DAY {
         return None;
@@ -112,7 +114,10 @@ fn sync_time(case: Case<'_>) -> Option<Finding> {
         (1e6, "microseconds"),
         (1e9, "nanoseconds"),
     ];
-    let unit = unit.iter().find(|(unit, _)| sync_time / unit < now + DAY);
+    let likely = YEAR_2000..now + DAY;
+    let unit = unit
+        .iter()
+        .find(|(unit, _)| likely.contains(&(sync_time / unit)));
     let way_out = match unit {
         Some((unit, name)) => format!("it is in {name}? write --sync-time {}", sync_time / unit),
         None => {
