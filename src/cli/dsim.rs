@@ -14,7 +14,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
-use super::{Failure, Files, examples, is_pipe};
+use super::{Failure, Files, examples, is_pipe, no_dash};
 use crate::assembly::{Demand, stop_on_signal};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
@@ -43,7 +43,7 @@ use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 #[command(mut_arg("prometheus_port", |arg| arg.conflicts_with("output")))]
 pub struct DsimArgs {
     /// Capture file to write [required, or --interface]
-    #[arg(long, value_name = "CAPTURE.pcap", conflicts_with = "interface", help_heading = heading::RESULTS)]
+    #[arg(long, value_name = "CAPTURE.pcap", value_parser = no_dash(), conflicts_with = "interface", help_heading = heading::RESULTS)]
     pub output: Option<PathBuf>,
     /// Interface to send through, in real time [required, or --output]
     #[arg(long, value_name = "IFACE", help_heading = heading::SEND)]
@@ -299,7 +299,7 @@ fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    // Creating the file says what is wrong with the folder.
+    // Creating the file has said what is wrong with the folder.
     let Ok(stats) = statvfs(folder) else {
         return Ok(());
     };
@@ -376,10 +376,16 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     args.tell_doubts(&config);
     let heaps = args.heaps(config.clock.adc_sample_rate)?;
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
-    check_room(path, Digitiser::capture_bytes(&config, heaps))?;
-    check_end(&config, heaps).map_err(Failure::usage)?;
     let part = CaptureWriter::part_of(path);
     let truth = args.truth.as_deref();
+    // Whether they can be made, before minutes of signals; that is all undone.
+    if part.is_some() {
+        drop(create(path)?);
+    }
+    let truth_part = truth.filter(|path| WholeFile::part_of(path).is_some());
+    drop(truth_part.map(open_truth).transpose()?);
+    check_room(path, Digitiser::capture_bytes(&config, heaps))?;
+    check_end(&config, heaps).map_err(Failure::usage)?;
     // Pipes wait for their readers, and until those come a signal ends the process.
     let truth_pipe = truth.filter(|path| is_pipe(path)).map(open_truth);
     let truth_pipe = truth_pipe.transpose()?;

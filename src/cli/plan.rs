@@ -10,7 +10,7 @@ use host;
 use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
 use host::topology::{CoreTimes, CpuList, Machine, Root};
 
-use super::{Failure, Files, colour, examples, print_json};
+use super::{Failure, Files, colour, examples, print_json, unwritten};
 use crate::assembly::Demand;
 use crate::config::{FgpuOptions, List, heading};
 
@@ -90,8 +90,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         .collect();
     let plan = host::placement::plan(&machine, &wishes, &allowed, cores.as_ref());
     if let Some(path) = &args.picture {
-        write_whole(path, picture(&plan))
-            .map_err(|error| Failure::usage(format!("--picture {}: {error}", path.display())))?;
+        write_whole(path, picture(&plan)).map_err(|error| unwritten("--picture", path, &error))?;
     }
     if args.json {
         print_json(&plan)?;

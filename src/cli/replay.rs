@@ -7,7 +7,7 @@ use dsp::power::dbfs_words;
 use ground::counted;
 use katcp::reading::unix_now;
 
-use super::{Failure, Files, colour, examples, is_stdout, log, make_folder};
+use super::{Failure, Files, colour, examples, is_stdout, log, make_folder, no_dash};
 use crate::assembly::StageError;
 use crate::config::{
     CaptureOptions, ConfigError, Decision, EngineOptions, doubt_about_sync_time, heading,
@@ -22,6 +22,9 @@ use crate::report::RunReport;
 use crate::report::html::{REPORT_FILES, write_report};
 use crate::report::verdict::{Grade, Verdict};
 
+/// Failed requests of which the summary has the replies.
+const FAILED: usize = 5;
+
 /// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without
 /// loss, and write what would have been multicast
 #[derive(Debug, Args)]
@@ -31,10 +34,10 @@ use crate::report::verdict::{Grade, Verdict};
 )]
 pub struct ReplayArgs {
     /// Capture to read: pcap or pcapng with Ethernet frames
-    #[arg(value_name = "CAPTURE")]
+    #[arg(value_name = "CAPTURE", value_parser = no_dash())]
     capture: PathBuf,
     /// Capture to write: the F-engine's packets
-    #[arg(long, short, value_name = "OUT.pcap", help_heading = heading::RESULTS)]
+    #[arg(long, short, value_name = "OUT.pcap", value_parser = no_dash(), help_heading = heading::RESULTS)]
     output: PathBuf,
     /// Folder for report.json and report.html
     #[arg(long, value_name = "DIR", help_heading = heading::RESULTS)]
@@ -232,6 +235,15 @@ fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
             requests.applied,
             requests.stalls.max * 1e6
         ));
+        let mut failed = requests.replies.iter().filter(|reply| reply.failed());
+        for reply in failed.by_ref().take(FAILED) {
+            let (line, at) = (reply.line, reply.timestamp);
+            lines.push(format!("           line {line}, at {at}: {}", reply.reply));
+        }
+        let more = failed.count();
+        if more > 0 {
+            lines.push(format!("           and {more} more, which --report lists"));
+        }
     }
     lines.push(format!(
         "rate       {:.1} Msample/s per polarisation, {:.3} of real time",

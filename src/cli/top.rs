@@ -245,7 +245,9 @@ fn why(error: &ureq::Error) -> String {
     use ureq::Error;
     let port = "give the port of its --prometheus-port";
     match error {
-        Error::StatusCode(404) => format!("has no live page (HTTP status 404): {port}"),
+        Error::StatusCode(404) => {
+            format!("has no live page (HTTP status 404), as karoo dsim has none: {port}")
+        }
         Error::Protocol(_) | Error::Http(_) => format!("does not speak HTTP: {port}"),
         Error::Timeout(_) => format!("no answer within {} s", PATIENCE.as_secs_f64()),
         Error::Io(error) => match error.kind() {

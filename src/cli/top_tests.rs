@@ -91,7 +91,7 @@ fn a_port_without_a_live_page_is_told_so() {
         ),
         (
             "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-            "has no live page",
+            "has no live page (HTTP status 404), as karoo dsim",
         ),
     ] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -77,7 +77,7 @@ pub enum SimError {
     Period(u64),
     /// The window.
     #[error(
-        "--max-period {max_period} must be a multiple of the period {period} and of {heap_samples} samples per heap, at least two heaps, at most {MAX_PERIOD} samples; {fit} would do"
+        "--max-period {max_period} (that of --period unless given) must be a multiple of the period {period} and of {heap_samples} samples per heap, at least two heaps, at most {MAX_PERIOD} samples; {fit} would do"
     )]
     MaxPeriod {
         /// The window as given.

@@ -304,6 +304,7 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         (&["--sample-bits", "17"], "from 2 to 16"),
         (&["--period", "0"], "--period 0"),
         (&["--period", "1000"], "would do"),
+        (&["--period", "100"], "--period unless given"),
         (&["--max-period", "40000"], "would do"),
         (&["--first-timestamp", "100"], "0 would do"),
         (&["--first-timestamp", "281474976710656"], "below 2^48"),
@@ -418,6 +419,34 @@ fn one_polarisation_alone_makes_no_batches() {
             (&0.into(), &1024.into())
         );
         assert_eq!(pols[1 - missing]["missing_heaps"], 0);
+    }
+}
+
+/// They may take minutes.
+#[test]
+fn no_signals_are_computed_for_files_that_cannot_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (fine, nowhere) = (at("x.pcap"), at("no/where"));
+    for (output, truth, wanted) in [
+        (&nowhere, &fine, "cannot create capture"),
+        (&fine, &nowhere, "cannot write --truth"),
+        // Where there is no room either.
+        (&"/proc/x.pcap".to_owned(), &fine, "cannot create capture"),
+    ] {
+        let args = ["dsim", "--period=65536", "--samples=65536", "--output"];
+        let output = karoo([&args[..], &[output, "--truth", truth]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(wanted) && !said.contains("computing"),
+            "{said}"
+        );
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "{said}"
+        );
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::flow::graph;
 use crate::support::{data, host, karoo_ok, refused};
 
 /// Runs the binary, which may write to pipes and devices, but no byte to a file.
@@ -46,8 +47,27 @@ fn results_appear_whole_or_not_at_all() {
         "--report",
     ];
     let folder = made.path().to_str().unwrap();
-    let cases: [(&[&str], i32); 5] = [
-        (&["plan", "--root", root, "--picture", &picture], 2),
+    let message = data("tones-10bit.pcap");
+    let message = message.to_str().unwrap();
+    let air = at("air.pcap");
+    let graph = graph("filter.toml");
+    let svg = at("graph.svg");
+    let cases: [(&[&str], i32); 7] = [
+        (
+            &[
+                "modem",
+                "tx",
+                "--sample-rate=1M",
+                "--mod=qam256",
+                "--input",
+                message,
+                "--output",
+                &air,
+            ],
+            1,
+        ),
+        (&["flow", "check", &graph, "--guess", "--svg", &svg], 1),
+        (&["plan", "--root", root, "--picture", &picture], 1),
         (&["man", folder], 2),
         (
             &[
@@ -68,7 +88,7 @@ fn results_appear_whole_or_not_at_all() {
                 "--output",
                 &cores,
             ],
-            2,
+            1,
         ),
         (&[&replay[..], &[folder]].concat(), 1),
     ];

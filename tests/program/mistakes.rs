@@ -6,7 +6,8 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use crate::support::{data, host, karoo, left_out};
+use crate::modem_mistakes::{interrupt, listens, started};
+use crate::support::{data, host, karoo, left_out, refused};
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=4096,taps=4";
 /// A dataflow graph with an input and an output.
@@ -34,6 +35,39 @@ const NOBODY: u32 = 65534;
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Where it is no standard stream.
+#[test]
+fn a_dash_is_refused_with_what_was_meant() {
+    let capture = data("tones-10bit.pcap");
+    let capture = capture.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["modem", "rx", "--input", capture, "--soft", "-"][..],
+        &["replay", capture, "--output", "-"],
+        &["replay", "-", "--output", "/dev/null"],
+        &["dsim", "--output", "-"],
+        &["sink", "-"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+        let output = command.args(args).current_dir(folder.path()).output();
+        refused(&output.unwrap(), 2, "give /dev/stdin or /dev/stdout");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{args:?}");
+    }
+}
+
+#[test]
+fn what_a_doctor_has_seen_until_a_signal_is_told() {
+    let doctor = ["doctor", "--recv-interface", "lo", "--for", "3600"];
+    let child = started(&[&doctor[..], &["239.9.9.9:7148"]].concat());
+    listens(&child);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    refused(&output, 1, "found: ");
+    refused(&output, 1, "the look was cut short");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("on lo"), "{told}");
 }
 
 #[test]

@@ -26,7 +26,10 @@ pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Returns the UTF-8 text of a file that a user writes by hand.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read_limited(path, TEXT_LIMIT)?);
-    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+    text.map_err(|error| {
+        let why = format!("is no text: {}", error.utf8_error());
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    })
 }
 
 #[cfg(test)]

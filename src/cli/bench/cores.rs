@@ -11,7 +11,7 @@ use host::topology::{CpuList, Machine, Root};
 use indicatif::ProgressBar;
 
 use crate::bench::cores::{Tables, measure};
-use crate::cli::{Failure, NewFile, examples};
+use crate::cli::{Failure, NewFile, examples, unwritten};
 use crate::report::document::to_json_line;
 
 /// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the
@@ -44,8 +44,7 @@ pub fn run(args: &CoresArgs) -> Result<(), Failure> {
         Some(cpus) => cpus.iter().collect(),
         None => allowed_cpus(),
     };
-    let failed =
-        |path: &Path, error| Failure::usage(format!("--output {}: {error}", path.display()));
+    let failed = |path: &Path, error| unwritten("--output", path, &error);
     if let Some(path) = &args.output {
         check(path).map_err(|error| failed(path, error))?;
     }

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::load;
-use crate::cli::{Failure, Files, print_json};
+use crate::cli::{Failure, Files, print_json, unwritten};
 use crate::report::Documented;
 
 #[derive(Debug, Args)]
@@ -135,9 +135,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         ];
         for (path, option, text) in pictures {
             if let Some(path) = path {
-                let failed =
-                    |error| Failure::usage(format!("{option} {}: {error}", path.display()));
-                write_whole(path, text).map_err(failed)?;
+                write_whole(path, text).map_err(|error| unwritten(option, path, &error))?;
             }
         }
     }

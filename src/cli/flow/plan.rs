@@ -8,7 +8,7 @@ use karoo_flow::place::{Cores, Costs, Grouping, Plan, PlanError, Wishes, longest
 use karoo_flow::{Cause, Graph, Problems};
 
 use super::load;
-use crate::cli::{Failure, Files};
+use crate::cli::{Failure, Files, unwritten};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -158,8 +158,8 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         .wishes
         .measured(&loaded.graph, &args.costs, &args.cores, cores)?;
     if let Some(path) = &args.output {
-        let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
-        write_whole(path, plan.to_json()).map_err(failed)?;
+        let written = write_whole(path, plan.to_json());
+        written.map_err(|error| unwritten("--output", path, &error))?;
     }
     match (args.json, args.dot, args.svg) {
         (true, ..) => println!("{}", plan.to_json()),

@@ -46,7 +46,7 @@ pub enum CaptureError {
         source: io::Error,
     },
     /// The disk or the pipe failed.
-    #[error("cannot write capture {path:?}; free some space or choose another place")]
+    #[error("cannot write capture {path:?}{}", room(source))]
     Write {
         /// The file.
         path: String,
@@ -125,6 +125,14 @@ pub enum CaptureError {
 pub fn is_read_once(path: &Path) -> bool {
     // The reader says what is wrong with a file that is not there, and with a folder.
     std::fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
+}
+
+/// What can be done about a capture that cannot be written for this reason.
+fn room(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => "",
+        _ => "; free some space or choose another place",
+    }
 }
 
 /// What can be done about a capture that is damaged behind so many frames.

@@ -243,19 +243,20 @@ fn what_cannot_be_levelled_is_refused() {
 
     fs::write(&requests, "0 ?karoo-auto-gain w\n").unwrap();
     let report = path("report");
-    karoo_ok([
+    let summary = karoo_ok([
         "replay",
         capture,
         "-o",
         &out,
         "--wideband",
         WIDEBAND,
-        "--quiet",
         "--requests",
         &requests,
         "--report",
         &report,
     ]);
+    let failed = "\n           line 1, at 0: !karoo-auto-gain fail ";
+    assert!(summary.contains(failed), "{summary}");
     let report = fs::read_to_string(Path::new(&report).join("report.json")).unwrap();
     assert!(report.contains("--gain\\\\_auto"), "{report}");
 
