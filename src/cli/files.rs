@@ -24,8 +24,8 @@ pub fn in_utf8<T: Clone + Send + Sync + 'static>(
     })
 }
 
-/// Reads a path of what is no standard stream, as `-` means elsewhere: a file of that name is meant by
-/// nobody.
+/// Reads a path of what is no standard stream, as `-` means elsewhere: a file of that name is meant
+/// by nobody.
 pub fn no_dash() -> impl TypedValueParser<Value = PathBuf> {
     let rule = "- is no standard stream here: give /dev/stdin or /dev/stdout, or ./- for a file";
     PathBufValueParser::new().try_map(move |path| match path.as_os_str() == "-" {

@@ -79,9 +79,9 @@ impl Address {
         })
     }
 
-    /// Opens an output. Whoever has written all of it flushes it twice. A TCP connection ends at the
-    /// first time, and takes nothing more; at the second, it waits until the peer has all, as shared
-    /// memory does. So who writes several ends them all before waiting for one.
+    /// Opens an output. Whoever has written all of it flushes it twice. A TCP connection ends at
+    /// the first time, and takes nothing more; at the second, it waits until the peer has all, as
+    /// shared memory does. So who writes several ends them all before waiting for one.
     pub fn writer(&self, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
         Ok(match self {
             Address::File(path) => Pipe::create(path, stop)?,

@@ -182,8 +182,8 @@ impl Segment {
         if is_left(&file)? {
             return Ok(None);
         }
-        // Before the writer is told that a reader is there: it looks once. Where files of memory have
-        // no locks it does not learn that the reader is gone, as of Laminar's programs.
+        // Before the writer is told that a reader is there: it looks once. Where files of memory
+        // have no locks it does not learn that the reader is gone, as of Laminar's programs.
         if let Err(error) = lock_as_reader(&file)
             && error.kind() == ErrorKind::WouldBlock
         {

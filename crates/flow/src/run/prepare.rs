@@ -23,8 +23,8 @@ impl Executor {
     /// [`outputs`](crate::Graph::outputs).
     ///
     /// Readers are read on a thread of their own. If something fails while one of them blocks, that
-    /// thread ends when the reader returns; the run does not wait for it. Writers are written on the
-    /// thread that runs, and in the end flushed twice: all, and all once more. What ends at the
+    /// thread ends when the reader returns; the run does not wait for it. Writers are written on
+    /// the thread that runs, and in the end flushed twice: all, and all once more. What ends at the
     /// first time, as a connection does, may wait for its peer at the second.
     pub fn prepare<'a>(
         &self,

@@ -258,8 +258,8 @@ impl<W: Write> SampleWriter<W> {
         self.counts
     }
 
-    /// Flushes twice, and returns what has been counted. What ends at the first time, as an output of
-    /// flow's addresses may, waits for its peer at the second.
+    /// Flushes twice, and returns what has been counted. What ends at the first time, as an output
+    /// of flow's addresses may, waits for its peer at the second.
     pub fn finish(mut self) -> io::Result<WriteCounts> {
         self.sink.flush()?;
         self.sink.flush()?;
