@@ -12,7 +12,7 @@ fn a_bench_has_both_rates() {
         &graph("filter.toml"),
         "--guess",
         "--seconds",
-        "0.05",
+        "0.5",
         "--runs",
         "1",
         "--json",

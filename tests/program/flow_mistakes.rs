@@ -385,7 +385,7 @@ fn a_file_of_bytes_is_no_graph_and_no_time_no_period() {
     let binary = room.at("binary");
     fs::write(&binary, b"\x7fELF\xff").unwrap();
     let output = karoo(["flow", "check", &binary, "--json"]);
-    let why = "binary: no text: it must be TOML, or GraphML, in UTF-8 (invalid utf-8";
+    let why = "binary: is no text: invalid utf-8 sequence of 1 bytes from index 4: it must be TOML";
     refused(&output, 1, why);
     let told = json(&String::from_utf8(output.stdout).unwrap());
     assert_eq!(told["read"], false);

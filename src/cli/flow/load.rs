@@ -39,7 +39,7 @@ pub fn read(path: &Path) -> Result<Result<Loaded, Problems>, Failure> {
             let problem = Problem {
                 cause: Cause::Format,
                 path: file,
-                text: format!("no text: it must be TOML, or GraphML, in UTF-8 ({error})"),
+                text: format!("{error}: it must be TOML, or GraphML, in UTF-8"),
             };
             return Ok(Err(Problems(vec![problem])));
         }
