@@ -125,9 +125,12 @@ impl Ahead {
     }
 
     /// The same at the end, when nothing else comes: batches at any distance in which something of
-    /// most of so many substreams has come, and those about them.
+    /// most of so many substreams has come, all of it if there is one, and those about them.
     pub(super) fn ends_at(&self, substreams: usize, far: u64) -> Option<(u64, u64)> {
-        let most = |batch: &Aside| 2 * batch.begun() > substreams;
+        let most = |batch: &Aside| match substreams {
+            ..2 => batch.has_a_whole_heap(),
+            _ => 2 * batch.begun() > substreams,
+        };
         let batches = || self.batches.iter().filter(|(_, batch)| most(batch));
         let heaps: usize = batches().map(|(_, batch)| batch.begun()).sum();
         let mut times = batches().map(|(&time, _)| time).filter(|_| heaps >= LAST);
