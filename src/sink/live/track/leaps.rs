@@ -210,3 +210,7 @@ impl Tracker {
         self.shape = Some(described);
     }
 }
+
+#[cfg(test)]
+#[path = "leaps_tests.rs"]
+mod tests;
