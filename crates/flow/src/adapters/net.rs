@@ -319,6 +319,14 @@ impl Write for Sender {
 mod tests {
     use super::*;
 
+    /// An output and its peer.
+    fn connected(stop: &Stop) -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let writer = Stream::connect(&to, stop).unwrap();
+        (writer, listener.accept().unwrap().0)
+    }
+
     /// Ends an output, and waits.
     fn end(writer: &mut Stream) -> io::Result<()> {
         writer.flush()?;
@@ -372,10 +380,7 @@ mod tests {
     /// It may wait for something else before it ends the connection.
     #[test]
     fn a_peer_that_does_not_close_does_not_keep_an_output_from_its_end() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = listener.local_addr().unwrap().to_string();
-        let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
-        let (mut peer, _) = listener.accept().unwrap();
+        let (mut writer, mut peer) = connected(&Stop::new());
         writer.write_all(b"samples").unwrap();
         end(&mut writer).unwrap();
         drop(writer);
@@ -387,11 +392,8 @@ mod tests {
     /// Nor does one that goes on talking, once all is to stop.
     #[test]
     fn a_peer_that_talks_without_end_does_not_either() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = listener.local_addr().unwrap().to_string();
         let stop = Stop::new();
-        let mut writer = Stream::connect(&to, &stop).unwrap();
-        let (mut peer, _) = listener.accept().unwrap();
+        let (mut writer, mut peer) = connected(&stop);
         writer.write_all(b"samples").unwrap();
         let talks = std::thread::spawn(move || {
             let mut got = [0; 7];
@@ -409,10 +411,7 @@ mod tests {
     /// Reads give the end that it has sent, and not that the connection is gone.
     #[test]
     fn a_peer_that_ends_its_end_and_goes_is_told() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = listener.local_addr().unwrap().to_string();
-        let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
-        let (peer, _) = listener.accept().unwrap();
+        let (mut writer, peer) = connected(&Stop::new());
         peer.shutdown(Shutdown::Write).unwrap();
         assert_eq!(writer.stream.read(&mut [0]).unwrap(), 0);
         // More than the connection takes while nobody reads.
@@ -430,10 +429,7 @@ mod tests {
     /// Its data would be lost without a word.
     #[test]
     fn a_peer_that_resets_the_connection_is_told() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = listener.local_addr().unwrap().to_string();
-        let mut writer = Stream::connect(&to, &Stop::new()).unwrap();
-        let (peer, _) = listener.accept().unwrap();
+        let (mut writer, peer) = connected(&Stop::new());
         writer.write_all(b"samples").unwrap();
         // Closed with something unread.
         while peer.peek(&mut [0]).unwrap() == 0 {}
