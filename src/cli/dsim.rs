@@ -14,7 +14,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
-use super::{Failure, Files, examples, is_pipe, no_dash};
+use super::{Failure, Files, NewFile, examples, is_pipe, no_dash};
 use crate::assembly::{Demand, stop_on_signal};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
@@ -378,13 +378,6 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
     let part = CaptureWriter::part_of(path);
     let truth = args.truth.as_deref();
-    // Whether they can be made, before minutes of signals; that is all undone.
-    if part.is_some() {
-        drop(create(path)?);
-    }
-    let truth_part = truth.filter(|path| WholeFile::part_of(path).is_some());
-    drop(truth_part.map(open_truth).transpose()?);
-    check_room(path, Digitiser::capture_bytes(&config, heaps))?;
     check_end(&config, heaps).map_err(Failure::usage)?;
     // Pipes wait for their readers, and until those come a signal ends the process.
     let truth_pipe = truth.filter(|path| is_pipe(path)).map(open_truth);
@@ -392,6 +385,14 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let pipe = part.is_none().then(|| create(path)).transpose()?;
     let stop = StopFlag::default();
     stop_on_signal(&stop, part);
+    // Before minutes of signals, and not before a signal leaves nothing of them.
+    if pipe.is_none() {
+        drop(create(path)?);
+    }
+    if let Some(truth) = truth {
+        NewFile::check(truth).map_err(|error| no_truth(truth, &error))?;
+    }
+    check_room(path, Digitiser::capture_bytes(&config, heaps))?;
     let is_told = || stop.is_set();
     let windows = progress::windows(&config, &config.signals, config.period, is_told);
     let windows = windows.ok_or_else(|| interrupted(path))?;
