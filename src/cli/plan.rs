@@ -1,5 +1,6 @@
 //! `karoo plan`: what would run where on this host, or on a recorded one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -7,12 +8,14 @@ use clap::{Args, Command};
 use ground::files::write_whole;
 use ground::os::allowed_cpus;
 use host;
-use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
+use host::placement::{HostPlan, MAX_ENGINES, Memory, Warning, Wishes, picture};
 use host::topology::{CoreTimes, CpuList, Machine, Root};
 
 use super::{Failure, Files, colour, examples, print_json, unwritten};
 use crate::assembly::Demand;
-use crate::config::{FgpuOptions, List, heading};
+use crate::config::{EngineConfig, FgpuOptions, List, heading};
+use crate::fgpu::{Payload, received_payload, sent_payload};
+use crate::ports::{InterfaceError, check_mtu};
 
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
@@ -85,10 +88,15 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         known(&root, &machine, option, names).map_err(Failure::usage)?;
     }
     let cores = core_times(&root, args.cores_file.as_deref())?;
+    let usual = usual_engine();
     let wishes: Vec<_> = (0..args.engines.0)
-        .map(|engine| wishes(args, engine))
+        .map(|engine| wishes(args, engine, usual.as_ref()))
         .collect();
-    let plan = host::placement::plan(&machine, &wishes, &allowed, cores.as_ref());
+    let mut plan = host::placement::plan(&machine, &wishes, &allowed, cores.as_ref());
+    if let Some(usual) = &usual {
+        let misfits = misfits(&root, &plan, &wishes, usual);
+        warn_of_mtu(&mut plan, misfits);
+    }
     if let Some(path) = &args.picture {
         write_whole(path, picture(&plan)).map_err(|error| unwritten("--picture", path, &error))?;
     }
@@ -100,6 +108,52 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Puts interfaces that packets do not fit in front of a plan's warnings, each with its largest
+/// packets: no engine starts before they do.
+pub fn warn_of_mtu(plan: &mut HostPlan, misfits: Vec<InterfaceError>) {
+    let mut worst: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for misfit in misfits {
+        let text = misfit.to_string();
+        if let InterfaceError::Mtu { name, needed, .. } = misfit {
+            let known = worst.entry(name).or_default();
+            if needed > known.0 {
+                *known = (needed, text);
+            }
+        }
+    }
+    let warning = |(_, text): (usize, String)| Warning { rule: "mtu", text };
+    plan.warnings.splice(..0, worst.into_values().map(warning));
+}
+
+/// Why packets of engines like the usual one do not fit interfaces of the host under `root`.
+fn misfits(
+    root: &Root,
+    plan: &HostPlan,
+    wishes: &[Wishes],
+    usual: &EngineConfig,
+) -> Vec<InterfaceError> {
+    let mut found = Vec::new();
+    for (engine, wishes) in plan.engines.iter().zip(wishes) {
+        for nic in engine.nics.iter().map(|&nic| &plan.machine.nics[nic]) {
+            let names = |names: &[String]| {
+                let mut names = names.iter();
+                names.any(|name| *name == nic.name || *name == nic.pci.address)
+            };
+            // One that no option names is for both.
+            let (to_receive, to_send) = (&wishes.recv_interfaces[..], &wishes.send_interfaces[..]);
+            let receives = names(to_receive) || !names(to_send);
+            let sends = names(to_send) || to_send.is_empty();
+            let mtu = root.parse(format!("/sys/class/net/{}/mtu", nic.name));
+            let received = receives.then(|| received_payload(usual));
+            let sent = sends.then(|| sent_payload(usual));
+            let payloads = received.into_iter().chain(sent);
+            let misfit = |Payload { bytes, option }| check_mtu(&nic.name, mtu, bytes, option).err();
+            found.extend(payloads.filter_map(misfit));
+        }
+    }
+    found
+}
+
 /// The plan in words, its warnings in a colour.
 pub fn coloured(plan: &HostPlan) -> String {
     let rules = plan.warnings.iter();
@@ -109,7 +163,7 @@ pub fn coloured(plan: &HostPlan) -> String {
     colour::first_words(&plan.to_string(), &words, colour::on_stdout())
 }
 
-fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
+fn wishes(args: &PlanArgs, engine: usize, usual: Option<&EngineConfig>) -> Wishes {
     let dealt = |names: &Option<List<String>>| -> Vec<String> {
         let names = names
             .as_ref()
@@ -122,7 +176,7 @@ fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
         shares_cpus: args.share_cpus,
         recv_interfaces: dealt(&args.recv_interface),
         send_interfaces: dealt(&args.send_interface),
-        memory: usual_memory(),
+        memory: usual.map(usual_memory).unwrap_or_default(),
         ..Wishes::default()
     }
 }
@@ -177,9 +231,8 @@ fn known<'a>(
     }
 }
 
-/// What an engine with the defaults of `karoo fgpu` and one output keeps in memory, interfaces
-/// apart.
-fn usual_memory() -> Vec<Memory> {
+/// An engine with the defaults of `karoo fgpu` and one output.
+fn usual_engine() -> Option<EngineConfig> {
     const ARGS: [&str; 8] = [
         "fgpu",
         "239.102.0.64+15:7148",
@@ -193,13 +246,17 @@ fn usual_memory() -> Vec<Memory> {
     let command = FgpuOptions::with_defaults(FgpuOptions::augment_args(Command::new("fgpu")));
     let matches = command.try_get_matches_from(ARGS);
     let options = matches.and_then(|m| <FgpuOptions as clap::FromArgMatches>::from_arg_matches(&m));
-    let config = options.ok().and_then(|options| options.resolve().ok());
-    let demands = config.map(|config| Demand::of(&config.engine, 0, 0));
+    let config = options.ok()?.resolve().ok()?;
+    Some(config.engine)
+}
+
+/// What an engine keeps in memory, interfaces apart.
+fn usual_memory(usual: &EngineConfig) -> Vec<Memory> {
     let memory = |demand: Demand| Memory {
         what: demand.what,
         bytes: demand.bytes,
     };
-    let demands = demands.into_iter().flatten();
+    let demands = Demand::of(usual, 0, 0).into_iter();
     demands
         .filter(|demand| demand.bytes > 0)
         .map(memory)

@@ -36,9 +36,34 @@ pub struct Interfaces {
     beside: Vec<(Interface, PortUse)>,
 }
 
+/// The UDP payload of the largest packets that an engine receives or sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload {
+    /// Its bytes.
+    pub bytes: usize,
+    /// The option that it follows from.
+    pub option: &'static str,
+}
+
+/// Of packets that an engine receives.
+pub fn received_payload(config: &EngineConfig) -> Payload {
+    Payload {
+        bytes: digitiser::PREAMBLE_LEN + config.recv.heap_bytes(),
+        option: "--recv-packet-samples",
+    }
+}
+
+/// Of packets that an engine sends.
+pub fn sent_payload(config: &EngineConfig) -> Payload {
+    Payload {
+        bytes: spectra::PREAMBLE_LEN + config.send.packet_payload,
+        option: "--send-packet-payload",
+    }
+}
+
 impl Interfaces {
-    /// Finds them, and sees to it that packets fit them. From then on the configuration calls each
-    /// by its own name, whatever the user called it.
+    /// Finds them; [`misfits`](Self::misfits) says whether packets fit them. From then on the
+    /// configuration calls each by its own name, whatever the user called it.
     pub fn find(config: &mut FgpuConfig) -> Result<Self, InterfaceError> {
         let mut found: BTreeMap<String, Interface> = BTreeMap::new();
         let mut given: BTreeMap<String, String> = BTreeMap::new();
@@ -85,23 +110,25 @@ impl Interfaces {
                 port.rx_bytes = buffer / interfaces.len();
             }
         }
-        let check = |(name, port): (&str, PortUse)| {
-            let interface = found[name].clone();
-            if port.rx_queues > 0 {
-                let heap = digitiser::PREAMBLE_LEN + config.engine.recv.heap_bytes();
-                interface.check_mtu(heap, "--recv-packet-samples")?;
-            }
-            if port.tx {
-                let packet = spectra::PREAMBLE_LEN + config.engine.send.packet_payload;
-                interface.check_mtu(packet, "--send-packet-payload")?;
-            }
-            Ok::<_, InterfaceError>((interface, port))
-        };
-        let uses = uses.into_iter().map(check).collect::<Result<_, _>>()?;
+        let uses = uses.into_iter();
         Ok(Self {
-            uses,
+            uses: uses
+                .map(|(name, port)| (found[name].clone(), port))
+                .collect(),
             beside: Vec::new(),
         })
+    }
+
+    /// Why packets do not fit interfaces, of each with which that is so.
+    pub fn misfits(&self, config: &EngineConfig) -> Vec<InterfaceError> {
+        let misfits = |(interface, port): &(Interface, PortUse)| {
+            let received = (port.rx_queues > 0).then(|| received_payload(config));
+            let sent = port.tx.then(|| sent_payload(config));
+            let payloads = received.into_iter().chain(sent);
+            let misfit = |Payload { bytes, option }| interface.check_mtu(bytes, option).err();
+            payloads.filter_map(misfit).collect::<Vec<_>>()
+        };
+        self.uses.iter().flat_map(misfits).collect()
     }
 
     /// Counts in what others of this process open beside the engine's.

@@ -7,5 +7,5 @@
 mod interfaces;
 mod run;
 
-pub use interfaces::Interfaces;
+pub use interfaces::{Interfaces, Payload, received_payload, sent_payload};
 pub use run::{LiveEngine, LiveError, LiveParts};

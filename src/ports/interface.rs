@@ -247,26 +247,38 @@ impl Interface {
 
     /// Refuses UDP payloads of `bytes`, which follow from `option`, if they do not fit one packet.
     pub fn check_mtu(&self, bytes: usize, option: &'static str) -> Result<(), InterfaceError> {
-        const IPV4_AND_UDP: usize = 28;
-        let needed = bytes.saturating_add(IPV4_AND_UDP);
-        if needed > LARGEST_PACKET {
-            let (name, most) = (self.name.clone(), LARGEST_PACKET);
-            return Err(InterfaceError::TooLarge {
-                name,
-                most,
-                needed,
-                option,
-            });
-        }
-        match self.mtu {
-            Some(mtu) if mtu < needed => Err(InterfaceError::Mtu {
-                name: self.name.clone(),
-                mtu,
-                needed,
-                option,
-            }),
-            _ => Ok(()),
-        }
+        check_mtu(&self.name, self.mtu, bytes, option)
+    }
+}
+
+/// Refuses UDP payloads of `bytes`, which follow from `option`, if they do not fit one packet of an
+/// interface with this MTU, if it is known.
+pub fn check_mtu(
+    name: &str,
+    mtu: Option<usize>,
+    bytes: usize,
+    option: &'static str,
+) -> Result<(), InterfaceError> {
+    const IPV4_AND_UDP: usize = 28;
+    let needed = bytes.saturating_add(IPV4_AND_UDP);
+    let name = name.to_owned();
+    if needed > LARGEST_PACKET {
+        let most = LARGEST_PACKET;
+        return Err(InterfaceError::TooLarge {
+            name,
+            most,
+            needed,
+            option,
+        });
+    }
+    match mtu {
+        Some(mtu) if mtu < needed => Err(InterfaceError::Mtu {
+            name,
+            mtu,
+            needed,
+            option,
+        }),
+        _ => Ok(()),
     }
 }
 

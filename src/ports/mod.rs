@@ -21,7 +21,7 @@ pub use datagrams::{
     KeptPorts, PORT_SCHEME, PortAddress, open_datagrams,
 };
 pub use igmp::{ControlQueues, IgmpThread};
-pub use interface::{Interface, InterfaceError, Memberships, addresses, without_driver};
+pub use interface::{Interface, InterfaceError, Memberships, addresses, check_mtu, without_driver};
 pub use links::Links;
 pub use port::{Membership, OpenPort, PortUse};
 pub use port_error::PortError;

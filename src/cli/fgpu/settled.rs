@@ -14,7 +14,7 @@ use crate::cli::serve::{Serving, Sockets};
 use crate::cli::{Failure, plan};
 use crate::config::{Decision, FgpuConfig};
 use crate::fgpu::Interfaces;
-use crate::ports::{Interface, PortUse};
+use crate::ports::{Interface, InterfaceError, PortUse};
 
 /// What is opened and kept in memory beside an engine.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(in crate::cli) struct Settled {
 impl Settled {
     /// Finds interfaces, places threads and buffers, and sees to it that there is memory. `matches`
     /// is the parsed form of `args`; `beside` tells what there is beside it. `None` if the plan was
-    /// to be printed, which it is.
+    /// to be printed, which it is: also where an interface's MTU is too small, which is easily set.
     pub fn find(
         args: &FgpuArgs,
         matches: &ArgMatches,
@@ -65,6 +65,14 @@ impl Settled {
             tracing::warn!("{text}");
         }
         let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
+        let misfits = interfaces.misfits(&config.engine);
+        let is_in_plan = |misfit: &InterfaceError| {
+            args.print_plan && matches!(misfit, InterfaceError::Mtu { .. })
+        };
+        let (warned, refused): (Vec<_>, Vec<_>) = misfits.into_iter().partition(is_in_plan);
+        if let Some(misfit) = refused.into_iter().next() {
+            return Err(Failure::usage(misfit));
+        }
         let Beside { ports, demands } = beside(&config, &interfaces)?;
         let interfaces = interfaces.with(ports);
         let mut spare_chunks = spare_chunks(args, &config);
@@ -81,7 +89,8 @@ impl Settled {
         };
         lower(1, &mut config, &mut spare_chunks);
         let at_least = taken(1, &config, spare_chunks);
-        let (plan, number) = args.place.plan(wishes(args, &config, &at_least))?;
+        let (mut plan, number) = args.place.plan(wishes(args, &config, &at_least))?;
+        plan::warn_of_mtu(&mut plan, warned);
         // The number of workers is known only now, and each needs memory of its own.
         let workers = plan.engines[number].workers.len();
         lower(workers, &mut config, &mut spare_chunks);

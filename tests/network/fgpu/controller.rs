@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use super::cable::{Cable, User};
-use crate::support::left_out;
+use crate::support::{left_out, refused};
 
 /// As the controller's generator writes it, with a wideband output of its L band.
 const COMMAND: [&str; 16] = [
@@ -169,6 +169,39 @@ fn what_the_controller_starts_fits_what_it_gives() {
     ] {
         assert!(error.contains(part), "{error}");
     }
+}
+
+/// A plan is wanted before the network is set up; an engine that is started is refused.
+#[test]
+fn a_plan_warns_of_an_mtu_that_an_engine_refuses() {
+    let Some(cable) = Cable::new("narrow") else {
+        return;
+    };
+    let narrowed = Command::new("ip")
+        .args(["-n", &cable.engine, "link", "set", "k0", "mtu", "1400"])
+        .status();
+    assert!(narrowed.unwrap().success());
+    let run = |options: &[&str]| {
+        let mut command = User::Root.within(&cable.engine);
+        command.args([env!("CARGO_BIN_EXE_karoo"), "fgpu", "--backend=cpu"]);
+        let output = command
+            .args(COMMAND)
+            .args(options)
+            .env_remove("RUST_LOG")
+            .output();
+        output.unwrap()
+    };
+    let needed = "interface 'k0' takes IP packets of 1400 bytes, but --send-packet-payload makes";
+    let plan = run(&["--print-plan"]);
+    let text = String::from_utf8(plan.stdout).unwrap();
+    assert!(plan.status.success(), "{text}");
+    assert!(text.contains(&format!("mtu: {needed}")), "{text}");
+    assert!(text.contains("ip link set dev k0 mtu 9000"), "{text}");
+    refused(
+        &run(&["--log=stderr"]),
+        2,
+        "interface 'k0' takes IP packets of 1400 bytes",
+    );
 }
 
 /// Nothing starts, and nobody is killed.
