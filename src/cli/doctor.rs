@@ -104,9 +104,6 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let stop = StopFlag::default();
     stop_on_signal(&stop, None);
     let report = examine(&asked, look, &stop).map_err(Failure::data)?;
-    if stop.is_set() {
-        tracing::warn!("told to end: the look was cut short");
-    }
     match args.json {
         true => print_json(&report)?,
         false => print!("{report}"),

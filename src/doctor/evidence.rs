@@ -17,6 +17,8 @@ pub struct Evidence {
     pub wire: Wire,
     /// When the look began and ended, UNIX seconds.
     pub looked: (f64, f64),
+    /// Seconds that it was to last, if it was told to end before.
+    pub cut_short_of: Option<f64>,
     /// Why the wire could not be looked at.
     pub blind: Option<Blind>,
     /// Frames that the look had no room for.

@@ -132,7 +132,8 @@ fn listen(
 ) -> io::Result<()> {
     let mut room = vec![0; FRAME];
     let begun = Instant::now();
-    let ends = || begun.elapsed() >= time || stop.is_set();
+    let is_over = || begun.elapsed() >= time;
+    let ends = || is_over() || stop.is_set();
     evidence.looked.0 = unix_now();
     for listener in listeners.iter().cycle() {
         if ends() {
@@ -146,6 +147,7 @@ fn listen(
         }
     }
     evidence.looked.1 = unix_now();
+    evidence.cut_short_of = (stop.is_set() && !is_over()).then_some(time.as_secs_f64());
     evidence.missed = listeners.iter().map(Listener::missed).sum();
     evidence.wire = sight.into_wire();
     Ok(())
@@ -161,9 +163,10 @@ fn watch(
     let mut names = BTreeMap::new();
     let mut frame = vec![0; FRAME];
     let begun = Instant::now();
+    let is_over = || begun.elapsed() >= time;
     evidence.looked.0 = unix_now();
     for tap in taps.iter().cycle() {
-        if begun.elapsed() >= time || stop.is_set() {
+        if is_over() || stop.is_set() {
             break;
         }
         let Some(seen) = tap.receive(&mut frame)? else {
@@ -176,6 +179,7 @@ fn watch(
         sight.note(name, seen.vlan, &frame[..seen.copied], seen.unix);
     }
     evidence.looked.1 = unix_now();
+    evidence.cut_short_of = (stop.is_set() && !is_over()).then_some(time.as_secs_f64());
     evidence.missed = taps.iter().map(PacketTap::missed).sum();
     evidence.wire = sight.into_wire();
     Ok(())

@@ -23,6 +23,8 @@ pub struct Report {
     pub karoo: &'static str,
     /// Seconds that the wire was looked at.
     pub seconds: f64,
+    /// Seconds that it was to be looked at, if a signal has cut the look short.
+    pub cut_short_of: Option<f64>,
     /// Digitisers' destinations.
     pub source: String,
     /// Interfaces to receive on, as they were given.
@@ -83,6 +85,7 @@ impl Report {
         Self {
             karoo: env!("CARGO_PKG_VERSION"),
             seconds: evidence.looked.1 - evidence.looked.0,
+            cut_short_of: evidence.cut_short_of,
             source: asked.source(),
             interfaces: asked.receive.clone(),
             findings,
@@ -161,6 +164,12 @@ impl fmt::Display for Report {
                 f,
                 "{n} findings on {on} in {seconds:.1} s, the most likely first"
             )?,
+        }
+        if let Some(wanted) = self.cut_short_of {
+            writeln!(
+                f,
+                "a signal cut the look short: {seconds:.1} s of {wanted} s"
+            )?;
         }
         for (number, finding) in self.findings.iter().enumerate() {
             let Finding {
