@@ -14,7 +14,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
-use super::{Failure, Files, NewFile, examples, is_pipe, no_dash};
+use super::{Failure, Files, NewFile, examples, is_pipe, no_dash_to_write};
 use crate::assembly::{Demand, stop_on_signal};
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
@@ -43,7 +43,7 @@ use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 #[command(mut_arg("prometheus_port", |arg| arg.conflicts_with("output")))]
 pub struct DsimArgs {
     /// Capture file to write [required, or --interface]
-    #[arg(long, value_name = "CAPTURE.pcap", value_parser = no_dash(), conflicts_with = "interface", help_heading = heading::RESULTS)]
+    #[arg(long, value_name = "CAPTURE.pcap", value_parser = no_dash_to_write(), conflicts_with = "interface", help_heading = heading::RESULTS)]
     pub output: Option<PathBuf>,
     /// Interface to send through, in real time [required, or --output]
     #[arg(long, value_name = "IFACE", help_heading = heading::SEND)]
@@ -310,7 +310,7 @@ fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
             "--output {}: would take {} MiB, and {} MiB are free there; lower --samples or --seconds, or name a folder \
              with more room",
             path.display(),
-            bytes >> 20,
+            bytes.div_ceil(1 << 20),
             free >> 20
         ))),
     }

@@ -24,10 +24,21 @@ pub fn in_utf8<T: Clone + Send + Sync + 'static>(
     })
 }
 
-/// Reads a path of what is no standard stream, as `-` means elsewhere: a file of that name is meant
-/// by nobody.
-pub fn no_dash() -> impl TypedValueParser<Value = PathBuf> {
-    let rule = "- is no standard stream here: give /dev/stdin or /dev/stdout, or ./- for a file";
+/// Reads a path of a capture, which cannot be standard input, as `-` means elsewhere: a file of
+/// that name is meant by nobody.
+pub fn no_dash_to_read() -> impl TypedValueParser<Value = PathBuf> {
+    no_dash(
+        "- is no standard stream here, as a capture is read twice: save it to a file and give its \
+         name, or ./- for a file of that name",
+    )
+}
+
+/// The same of a path that is written.
+pub fn no_dash_to_write() -> impl TypedValueParser<Value = PathBuf> {
+    no_dash("- is no standard stream here: give /dev/stdout, or ./- for a file of that name")
+}
+
+fn no_dash(rule: &'static str) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |path| match path.as_os_str() == "-" {
         true => Err(rule),
         false => Ok(path),

@@ -60,7 +60,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
 use failure::with_causes;
-use files::{Files, NewFile, in_utf8, is_pipe, make_folder, no_dash, unwritten};
+use files::{
+    Files, NewFile, in_utf8, is_pipe, make_folder, no_dash_to_read, no_dash_to_write, unwritten,
+};
 use log::LogFormat;
 
 use crate::config::heading;

@@ -7,7 +7,10 @@ use dsp::power::dbfs_words;
 use ground::counted;
 use katcp::reading::unix_now;
 
-use super::{Failure, Files, colour, examples, is_stdout, log, make_folder, no_dash};
+use super::{
+    Failure, Files, colour, examples, is_stdout, log, make_folder, no_dash_to_read,
+    no_dash_to_write,
+};
 use crate::assembly::StageError;
 use crate::config::{
     CaptureOptions, ConfigError, Decision, EngineOptions, doubt_about_sync_time, heading,
@@ -34,10 +37,10 @@ const FAILED: usize = 5;
 )]
 pub struct ReplayArgs {
     /// Capture to read: pcap or pcapng with Ethernet frames
-    #[arg(value_name = "CAPTURE", value_parser = no_dash())]
+    #[arg(value_name = "CAPTURE", value_parser = no_dash_to_read())]
     capture: PathBuf,
     /// Capture to write: the F-engine's packets
-    #[arg(long, short, value_name = "OUT.pcap", value_parser = no_dash(), help_heading = heading::RESULTS)]
+    #[arg(long, short, value_name = "OUT.pcap", value_parser = no_dash_to_write(), help_heading = heading::RESULTS)]
     output: PathBuf,
     /// Folder for report.json and report.html
     #[arg(long, value_name = "DIR", help_heading = heading::RESULTS)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use live::LiveArgs;
 
-use super::{Failure, colour, examples, no_dash, print_json};
+use super::{Failure, colour, examples, no_dash_to_read, print_json};
 use crate::config::{SynthesisOptions, heading, with_output_keys};
 use crate::sink::{self, SinkError, SinkOptions};
 
@@ -21,7 +21,7 @@ use crate::sink::{self, SinkError, SinkOptions};
 #[group(id = "from", required = true, args = ["capture", "interface"])]
 pub struct SinkArgs {
     /// Capture of the output (pcap or pcapng) [required, or --interface]
-    #[arg(conflicts_with = "interface", value_parser = no_dash())]
+    #[arg(conflicts_with = "interface", value_parser = no_dash_to_read())]
     pub capture: Option<PathBuf>,
     /// Write NAME.npy (batch, channel, spectrum, pol, re/im), NAME.present.npy, NAME.timestamps.npy
     /// and NAME.spectrum.svg of every stream here

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use crate::modem_mistakes::{interrupt, listens, started};
-use crate::support::{data, host, karoo, left_out, refused};
+use crate::support::{data, documents, host, json, karoo, left_out, refused};
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=4096,taps=4";
 /// A dataflow graph with an input and an output.
@@ -43,16 +43,21 @@ fn a_dash_is_refused_with_what_was_meant() {
     let capture = data("tones-10bit.pcap");
     let capture = capture.to_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    for args in [
-        &["modem", "rx", "--input", capture, "--soft", "-"][..],
-        &["replay", capture, "--output", "-"],
-        &["replay", "-", "--output", "/dev/null"],
-        &["dsim", "--output", "-"],
-        &["sink", "-"],
+    // A pipe cannot be read twice.
+    let (save, give) = ("save it to a file and give its name", "give /dev/stdout");
+    for (args, way_out) in [
+        (
+            &["modem", "rx", "--input", capture, "--soft", "-"][..],
+            give,
+        ),
+        (&["replay", capture, "--output", "-"], give),
+        (&["replay", "-", "--output", "/dev/null"], save),
+        (&["dsim", "--output", "-"], give),
+        (&["sink", "-"], save),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
         let output = command.args(args).current_dir(folder.path()).output();
-        refused(&output.unwrap(), 2, "give /dev/stdin or /dev/stdout");
+        refused(&output.unwrap(), 2, way_out);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{args:?}");
     }
 }
@@ -60,14 +65,24 @@ fn a_dash_is_refused_with_what_was_meant() {
 #[test]
 fn what_a_doctor_has_seen_until_a_signal_is_told() {
     let doctor = ["doctor", "--recv-interface", "lo", "--for", "3600"];
-    let child = started(&[&doctor[..], &["239.9.9.9:7148"]].concat());
-    listens(&child);
-    interrupt(&child);
-    let output = child.wait_with_output().unwrap();
-    refused(&output, 1, "found: ");
-    refused(&output, 1, "the look was cut short");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("on lo"), "{told}");
+    for more in [&["239.9.9.9:7148"][..], &["239.9.9.9:7148", "--json"]] {
+        let child = started(&[&doctor[..], more].concat());
+        listens(&child);
+        interrupt(&child);
+        let output = child.wait_with_output().unwrap();
+        refused(&output, 1, "found: ");
+        let told = String::from_utf8(output.stdout).unwrap();
+        if more.len() > 1 {
+            documents::check("doctor", &told);
+            assert_eq!(json(&told)["cut_short_of"], 3600.0, "{told}");
+            continue;
+        }
+        assert!(told.contains("on lo"), "{told}");
+        assert!(
+            told.contains("a signal cut the look short: ") && told.contains("of 3600 s"),
+            "{told}"
+        );
+    }
 }
 
 #[test]
@@ -77,7 +92,10 @@ fn each_mistake_is_answered_with_what_was_meant() {
     let (moment, rate) = (with(&["--for", "1e-9"]), with(&["--adc-sample-rate", "0"]));
     let ports = ["--katcp-port=7250", "--prometheus-port=7250"];
     let ports = [&["dsim", "--interface", "no-such"], &ports[..]].concat();
-    let cases: [(&[&str], &[&str]); 15] = [
+    let sink = ["sink", "--interface", "lo", "--dst", "239.1.1.1"];
+    let no_heaps = [&sink[..], &["--heaps", "0"]].concat();
+    let cases: [(&[&str], &[&str]); 16] = [
+        (&no_heaps, &["'0' for '--heaps <N>'"]),
         (
             &ports,
             &["--prometheus-port 7250: is --katcp-port 7250 too"],

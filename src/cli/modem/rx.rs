@@ -22,7 +22,7 @@ use super::samples::{self, goes_to_stdout};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
-use crate::cli::{Failure, Files, in_utf8, make_folder, no_dash, print_json};
+use crate::cli::{Failure, Files, in_utf8, make_folder, no_dash_to_write, print_json};
 use crate::modem::{IntakeCounts, Place};
 use crate::report::Documented;
 use crate::report::modem::{Corrected, InputLevel, ModemRun, input_lines};
@@ -74,7 +74,7 @@ pub struct RxArgs {
     #[arg(
         long,
         value_name = "FILE",
-        value_parser = no_dash(),
+        value_parser = no_dash_to_write(),
         conflicts_with = "graph",
         help_heading = "Frames"
     )]

@@ -64,7 +64,7 @@ pub struct LiveArgs {
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "capture", help_heading = heading::END)]
     duration: Option<f64>,
     /// End when every stream has had so many whole heaps
-    #[arg(long, value_name = "N", conflicts_with = "capture", help_heading = heading::END)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "capture", help_heading = heading::END)]
     heaps: Option<u64>,
     /// End when a stop heap has come on every substream
     #[arg(long, conflicts_with = "capture", help_heading = heading::END)]
