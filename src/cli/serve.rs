@@ -37,15 +37,22 @@ impl Sockets {
     /// `option` is the one that gives the port.
     pub fn bind(option: &str, port: Option<u16>) -> Result<Self, Failure> {
         let bind = |port| {
-            let refused = |error| {
-                Failure::usage(format!(
-                    "{option} {port}: {error}; give another, or end what listens there"
-                ))
+            let refused = |error: io::Error| {
+                let way_out = way_out(error.kind());
+                Failure::usage(format!("{option} {port}: {error}; {way_out}"))
             };
             live::bind_all(port).map_err(refused)
         };
         let metrics = port.map(bind).transpose()?;
         Ok(Self { metrics })
+    }
+}
+
+/// What can be done about a port that cannot be had for this reason.
+fn way_out(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::PermissionDenied => "give one from 1024 on, which takes no rights",
+        _ => "give another, or end what listens there",
     }
 }
 
@@ -258,6 +265,12 @@ async fn serve(listener: TcpListener, site: Site, ends: SyncSender<StopReason>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_takes_rights_is_told_from_one_in_use() {
+        assert!(way_out(io::ErrorKind::PermissionDenied).contains("from 1024 on"));
+        assert!(way_out(io::ErrorKind::AddrInUse).contains("end what listens there"));
+    }
 
     #[test]
     fn a_signal_that_comes_twice_at_once_is_one_wish() {
