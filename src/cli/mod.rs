@@ -47,6 +47,7 @@ mod shadow;
 mod sink;
 mod top;
 mod tune;
+mod waits;
 
 use std::ffi::OsString;
 use std::fmt;

@@ -2,7 +2,8 @@
 
 mod page;
 mod ports;
+mod run_watch;
 mod verdict;
 
-pub use page::FlowPage;
 pub use ports::{OpenPorts, PortReader, PortWriter, open};
+pub use run_watch::{RunWatch, Wait, Waiting};

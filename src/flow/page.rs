@@ -1,10 +1,11 @@
 //! A running graph as a source of pages.
 
-use karoo_flow::run::{Handle, Limit, PartitionTelemetry, Shape, Telemetry};
+use karoo_flow::run::{Limit, PartitionTelemetry, Shape, Telemetry};
 use katcp::reading::unix_now;
 use live::{Array, Arrow, Bar, Body, Document, Figure, History, Node, Panel, Part, Source, Within};
 
-use super::verdict::{Progress, ticks_out};
+use super::run_watch::RunWatch;
+use super::verdict::{Progress, ticks_out, waiting};
 
 /// Seconds between two points of the last hour, and how many points it has.
 const HOUR: (f64, usize) = (10.0, 360);
@@ -20,7 +21,7 @@ const FULL: &str = "waits for readers";
 pub struct FlowPage {
     name: String,
     shape: Shape,
-    handle: Handle,
+    run: RunWatch,
     now: Telemetry,
     /// What was done between the last two looks.
     span: Telemetry,
@@ -31,13 +32,13 @@ pub struct FlowPage {
 }
 
 impl FlowPage {
-    /// A page of the run that `handle` holds.
-    pub fn new(name: &str, shape: Shape, handle: Handle) -> Self {
+    /// A page of a run, which need not have begun.
+    pub fn new(name: &str, shape: Shape, run: RunWatch) -> Self {
         let rates = ["rate".to_owned()];
         Self {
             name: name.to_owned(),
             shape,
-            handle,
+            run,
             now: Telemetry::default(),
             span: Telemetry::default(),
             time: unix_now(),
@@ -207,7 +208,7 @@ impl FlowPage {
 
 impl Source for FlowPage {
     fn note(&mut self) {
-        let before = std::mem::replace(&mut self.now, self.handle.telemetry());
+        let before = std::mem::replace(&mut self.now, self.run.telemetry());
         self.time = unix_now();
         self.span = self.now.since(&before);
         self.progress.note(self.time, &before, &self.now);
@@ -223,7 +224,8 @@ impl Source for FlowPage {
             Figure::new("latency, 99 %", latency.p99 as f64 * 1e-9, "s"),
             Figure::new("latency at most", latency.most as f64 * 1e-9, "s"),
         ];
-        let verdict = self.progress.verdict(self.time, &self.span);
+        let verdict = waiting(self.run.waits());
+        let verdict = verdict.unwrap_or_else(|| self.progress.verdict(self.time, &self.span));
         let panels = vec![
             Panel::new("verdict", "Run", Body::Verdict(verdict)),
             Panel::new("figures", "Figures", Body::Figures { figures }),
@@ -282,7 +284,9 @@ mod tests {
         let writer: Box<dyn Write> = Box::new(std::io::sink());
         let reader = Box::new(Cursor::new(vec![0; 1 << 20]));
         let run = executor.prepare(vec![reader], vec![writer]).unwrap();
-        let mut page = FlowPage::new("aside", executor.shape(), run.handle());
+        let seen = RunWatch::default();
+        seen.begin(run.handle());
+        let mut page = FlowPage::new("aside", executor.shape(), seen);
         run.run().unwrap();
         page.note();
         assert_eq!(page.shape.partitions[3].name, "partition 1");

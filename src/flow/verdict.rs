@@ -4,6 +4,8 @@ use karoo_flow::place::rate_in_words;
 use karoo_flow::run::{Limit, Telemetry};
 use live::{CauseShown, State, Verdict};
 
+use super::run_watch::Wait;
+
 /// Seconds without a tick after which that is said, and after which it is bad.
 const QUIET: f64 = 2.0;
 const LONG: f64 = 10.0;
@@ -126,6 +128,30 @@ impl Progress {
             causes: vec![cause],
         }
     }
+}
+
+/// The verdict on a run that waits for its peers, if it does.
+pub fn waiting(waits: Vec<Wait>) -> Option<Verdict> {
+    const START: &str = "Start what is to be at the other end.";
+    let since = waits.first()?.since;
+    let cause = |wait: Wait| CauseShown {
+        name: "no-peer".to_owned(),
+        state: State::Warning,
+        text: wait.text,
+        mends: START.to_owned(),
+        run_book: String::new(),
+        since: wait.since,
+        count: 0,
+    };
+    let causes: Vec<CauseShown> = waits.into_iter().map(cause).collect();
+    let texts: Vec<&str> = causes.iter().map(|cause| cause.text.as_str()).collect();
+    Some(Verdict {
+        text: texts.join("; "),
+        since: Some(since),
+        mends: START.to_owned(),
+        causes,
+        ..Verdict::new(State::Warning)
+    })
 }
 
 fn well(text: String) -> Verdict {

@@ -49,6 +49,16 @@ impl Place {
         }
     }
 
+    /// After so long without anything an input ends; outputs have no use for it.
+    pub fn idle(&self) -> Option<Duration> {
+        match self {
+            Self::Bytes(address) => address.idle(),
+            Self::Socket { idle, .. } => *idle,
+            Self::Port(address) => address.idle,
+            Self::Capture { .. } => None,
+        }
+    }
+
     /// Whether it is standard input or output.
     pub fn is_standard(&self) -> bool {
         *self == Self::Bytes(Address::Standard)
@@ -72,7 +82,7 @@ impl FromStr for Place {
         if text.starts_with(PORT_SCHEME) {
             return text.parse().map(Self::Port);
         }
-        match text.parse()? {
+        match Address::parse_among(text, &[PORT_SCHEME])? {
             Address::Udp { peer, bytes, idle } => Ok(Self::Socket { peer, bytes, idle }),
             Address::File(path) => match capture(text, &path)? {
                 Some((path, bytes)) => Ok(Self::Capture { path, bytes }),

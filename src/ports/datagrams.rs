@@ -78,7 +78,8 @@ impl FromStr for PortAddress {
                         .ok()
                         .and_then(|s| Duration::try_from_secs_f64(s).ok());
                     let seconds = seconds.filter(|time| !time.is_zero());
-                    idle = Some(seconds.ok_or_else(|| wrong("idle= must be seconds above 0"))?);
+                    let rule = "idle= must be above 0 and below 1.8e19 seconds";
+                    idle = Some(seconds.ok_or_else(|| wrong(rule))?);
                 }
                 _ => return Err(wrong("there are size= and idle= alone")),
             }
@@ -422,6 +423,7 @@ mod tests {
             ("dpdk:eth0:10.0.0.1:5000", "no multicast group"),
             ("dpdk:eth0:239.1.2.3:5000,size=0", "1 to 65507"),
             ("dpdk:eth0:239.1.2.3:5000,fast", "alone"),
+            ("dpdk:eth0:239.1.2.3:5000,idle=1e300", "below 1.8e19"),
         ] {
             let error = text.parse::<PortAddress>().unwrap_err();
             assert!(

@@ -69,7 +69,12 @@ fn outputs_keep_what_they_have_until_all_else_is_in_order() {
     );
     let (first, second) = (format!("a={keep}"), format!("b={}", room.at("no/folder")));
     let nobody = "x=tcp:127.0.0.1:1";
-    let cases: [(&[&str], i32, &str); 8] = [
+    let silent = ["-i", &input, "-o", "b=udp:127.0.0.1:1,idle=3"];
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&silent, 2, "--output b=…: idle= is for inputs"),
+        // The library does not know of ports.
+        (&["-i", "foo:bar"], 2, "udp:, shm:, dpdk:"),
+        (&["-i", "udp:127.0.0.1:1,idle=1e300"], 2, "below 1.8e19"),
         (&["-i", &missing], 1, "none: No such file"),
         (&["-i", &folder], 1, "is a directory"),
         (&["-i", nobody], 1, "127.0.0.1:1"),
@@ -77,7 +82,7 @@ fn outputs_keep_what_they_have_until_all_else_is_in_order() {
         (
             &["-i", &input, "--change", "q=1@1"],
             2,
-            "--change q: is to be changeable: there is no such node",
+            "--change q: cannot be changed: there is no such node",
         ),
         (
             &["-i", &input, "--change", "half=[1, 2]@1"],
@@ -87,7 +92,7 @@ fn outputs_keep_what_they_have_until_all_else_is_in_order() {
         (
             &["-i", &input, "--change", "x=1@1"],
             2,
-            "--change x: is to be changeable: it is no constant, no gain and no filter",
+            "--change x: cannot be changed: it is no constant, no gain and no filter",
         ),
         (&["-i", &input, "--plan", &room.at("plan")], 2, "--plan"),
     ];

@@ -16,6 +16,7 @@ mod fgpu;
 mod flow;
 mod flow_bench;
 mod flow_mistakes;
+mod flow_waits;
 mod full_disk;
 mod logs;
 mod manual;

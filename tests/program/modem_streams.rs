@@ -239,7 +239,7 @@ fn streams_that_cannot_be_are_refused() {
     modem(sent, &["--sample-rate", "1M"]);
     let before = fs::read(&capture).unwrap();
     let nobody = format!("shm:karoo-nobody-{}", std::process::id());
-    let rows: [(&[&str], &[&str], &str); 13] = [
+    let rows: [(&[&str], &[&str], &str); 14] = [
         (&tx, &["a.pcapng", "--sample-rate", "1M"], ".pcap"),
         (&rx, &[&capture, "--output", &capture], "name another file"),
         (&rx, &[&capture, "--graph"], "leave out --graph"),
@@ -264,6 +264,11 @@ fn streams_that_cannot_be_are_refused() {
             &tx,
             &["udp:127.0.0.1:4991,size=40", "--sample-rate", "1M"],
             "no room for samples",
+        ),
+        (
+            &tx,
+            &["udp:127.0.0.1:4991,idle=3", "--sample-rate", "1M"],
+            "idle= is for inputs",
         ),
         (&tx, &["a.cf32", "--lose", "0.1"], "has no packets"),
         (&tx, &["a.cf32", "--lose", "2"], "0 to 1"),

@@ -7,8 +7,9 @@ use std::str::FromStr;
 use karoo_flow::adapters::{Address, Awaited, Stop, TakenDatagrams};
 use karoo_flow::{Graph, NodeId};
 
+use crate::cli::waits::{FirstWaits, ToldWait, Way, tell_wait, wait_in_words};
 use crate::cli::{Failure, NewFile, is_pipe, is_stdout};
-use crate::flow::{PortReader, PortWriter, open};
+use crate::flow::{PortReader, PortWriter, RunWatch, Waiting, open};
 use crate::net::is_stdin;
 use crate::ports::{KeptPorts, PORT_SCHEME, PortAddress};
 
@@ -64,7 +65,7 @@ impl FromStr for End {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.starts_with(PORT_SCHEME) {
             true => text.parse().map(Self::Port),
-            false => text.parse().map(Self::Plain),
+            false => Address::parse_among(text, &[PORT_SCHEME]).map(Self::Plain),
         }
     }
 }
@@ -138,6 +139,22 @@ pub fn one_standard(
     }
 }
 
+/// Refuses times of silence for outputs, which have no use for them.
+pub fn no_idle(graph: &Graph, outputs: &Ends) -> Result<(), Failure> {
+    let idle = |end: &End| match end {
+        End::Plain(address) => address.idle(),
+        End::Port(address) => address.idle,
+    };
+    let mut given = outputs.iter();
+    let given = given.find(|(_, end)| end.as_ref().and_then(idle).is_some());
+    given.map_or(Ok(()), |(id, _)| {
+        let path = graph.path(*id);
+        Err(Failure::usage(format!(
+            "--output {path}=…: idle= is for inputs; leave it out"
+        )))
+    })
+}
+
 /// The outside, opened.
 pub struct Opened {
     /// One for each input, in their order.
@@ -186,31 +203,62 @@ fn taken(name: &str, sample: usize) -> TakenDatagrams {
     })
 }
 
-impl Named<'_> {
+impl<'a> Named<'a> {
+    fn of(graph: &Graph, id: NodeId, address: &'a Address) -> Self {
+        let name = graph.path(id);
+        Self { name, address }
+    }
+
     fn failed(&self, error: io::Error) -> Failure {
         Failure::data(format!("{}: {}: {error}", self.name, self.address))
     }
 
-    fn reader(&self, sample: usize, stop: &Stop) -> Result<Box<dyn Read + Send>, Failure> {
+    /// It waits for its peer from now on, if there is one to wait for.
+    fn waits(&self, way: Way, run: &RunWatch) -> Option<(Waiting, ToldWait)> {
+        let text = wait_in_words(&self.name, self.address, way)?;
+        Some((run.wait(&self.name, &text), tell_wait(text)))
+    }
+
+    fn reader(
+        &self,
+        sample: usize,
+        (stop, run): (&Stop, &RunWatch),
+    ) -> Result<Box<dyn Read + Send>, Failure> {
         if let Address::File(path) = self.address
             && path.is_dir()
         {
             return Err(self.failed(io::ErrorKind::IsADirectory.into()));
         }
+        let _waits = self.waits(Way::In, run);
         self.address
             .reader_of(taken(&self.name, sample), stop)
             .map_err(|error| self.failed(error))
     }
 
-    fn out(&self, stop: &Stop) -> Result<Out, Failure> {
+    fn out(&self, (stop, run): (&Stop, &RunWatch)) -> Result<Out, Failure> {
         match self.address {
             Address::File(path) if !waits(self.address) => {
                 let file = NewFile::open(path).map_err(|error| self.failed(error))?;
                 Ok(Out::File(path.clone(), file))
             }
             other => {
+                let is_shared = matches!(other, Address::Shared { .. });
+                let waits = (!is_shared).then(|| self.waits(Way::Out, run));
                 let writer = other.writer(stop).map_err(|error| self.failed(error))?;
-                Ok(Out::There(writer))
+                drop(waits);
+                if !is_shared {
+                    return Ok(Out::There(writer));
+                }
+                // It is made at once; its first write waits for a reader.
+                let (name, address, run) = (self.name.clone(), other.clone(), run.clone());
+                let begin = move || {
+                    let named = Named {
+                        name,
+                        address: &address,
+                    };
+                    named.waits(Way::Out, &run)
+                };
+                Ok(Out::There(Box::new(FirstWaits::new(writer, begin))))
             }
         }
     }
@@ -246,25 +294,22 @@ impl DpdkPorts {
     }
 }
 
-/// Opens all. Inputs that are there come first, then outputs, for whoever takes those is to be
-/// there before inputs wait for their peers. Files that are written lose what they had when all
-/// else is open, and if pipes are all that is read, when the first writer has come.
+/// Opens all, and tells `run` who waits meanwhile. Inputs that are there come first, then outputs,
+/// for whoever takes those is to be there before inputs wait for their peers. Files that are
+/// written lose what they had when all else is open, and if pipes are all that is read, when the
+/// first writer has come.
 pub fn open_all(
     graph: &Graph,
     inputs: &Ends,
     outputs: &Ends,
-    stop: &Stop,
+    (stop, run): (&Stop, &RunWatch),
 ) -> Result<Opened, Failure> {
-    let named = |id: &NodeId, address| Named {
-        name: graph.path(*id),
-        address,
-    };
     let sample = |id: &NodeId| graph.node(*id).outputs[0].bytes();
     let mut readers: Vec<Option<Box<dyn Read + Send>>> = Vec::new();
     for (id, end) in inputs {
         readers.push(match end {
             Some(End::Plain(address)) if !waits(address) => {
-                Some(named(id, address).reader(sample(id), stop)?)
+                Some(Named::of(graph, *id, address).reader(sample(id), (stop, run))?)
             }
             _ => None,
         });
@@ -274,7 +319,7 @@ pub fn open_all(
     let mut outs = Vec::new();
     for (id, end) in outputs {
         outs.push(match end {
-            Some(End::Plain(address)) => named(id, address).out(stop)?,
+            Some(End::Plain(address)) => Named::of(graph, *id, address).out((stop, run))?,
             Some(End::Port(_)) => match to_ports.next() {
                 Some(writer) => Out::There(Box::new(writer)),
                 None => Out::There(Box::new(io::sink())),
@@ -286,11 +331,11 @@ pub fn open_all(
     for ((id, end), reader) in inputs.iter().zip(&mut readers) {
         match end {
             Some(End::Plain(address)) if reader.is_none() => {
-                let named = named(id, address);
+                let named = Named::of(graph, *id, address);
                 if let Address::File(path) = address {
                     awaited.add(path).map_err(|error| named.failed(error))?;
                 }
-                *reader = Some(named.reader(sample(id), stop)?);
+                *reader = Some(named.reader(sample(id), (stop, run))?);
             }
             Some(End::Port(_)) => {
                 *reader = from_ports.next().map(|port| {
@@ -304,6 +349,11 @@ pub fn open_all(
     // Beside other inputs a pipe may be written with what those have made.
     if inputs.iter().flat_map(|(_, end)| end).all(End::is_pipe) {
         let failed = |error| Failure::data(format!("--input {error}"));
+        let waits = |(id, end): &(NodeId, Option<End>)| match end {
+            Some(End::Plain(address)) => Named::of(graph, *id, address).waits(Way::In, run),
+            _ => None,
+        };
+        let _waits: Vec<_> = inputs.iter().filter_map(waits).collect();
         awaited.wait(stop).map_err(failed)?;
     }
     let begin = |out: Out| match out {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use clap::Args;
@@ -10,18 +9,19 @@ use ground::counted;
 use ground::files::read_text;
 use karoo_flow::adapters::Stop;
 use karoo_flow::place::{Plan, PlanError, rate_in_words};
-use karoo_flow::run::{Handle, Outcome, Telemetry};
+use karoo_flow::run::{Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, Settings};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::change::{self, ChangeAt};
-use super::ends::{End, Ends, one_standard, open_all, ports};
+use super::ends::{End, Ends, no_idle, one_standard, open_all, ports};
 use super::watch::{Table, Watcher};
 use super::{load, plan};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
 use crate::cli::{Failure, Files, in_utf8};
+use crate::flow::RunWatch;
 use crate::report::{Documented, to_json};
 
 /// Options of a plan that is to be made, and of what it is made of: a plan that is there has them
@@ -125,10 +125,13 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let graph = &loaded.graph;
     let prepared = prepare(args, graph)?;
     let sockets = Sockets::bind("--http", args.http)?;
-    let serving = Serving::start(sockets, level)?;
-    let table = |path| Table::new(path, serving.told());
+    let mut serving = Serving::start(sockets, level)?;
+    // Seen also while ends wait for their peers.
+    let run = RunWatch::default();
+    serving.show(run.site(graph.name(), prepared.executor.shape()));
+    let table = |path| Table::new(path, serving.told(), &run);
     let mut table = args.telemetry.as_ref().map(table).transpose()?;
-    let (outcome, last) = watched(args, graph, &prepared, serving, &mut table);
+    let (outcome, last) = watched((args, graph), &prepared, serving, &mut table, &run);
     // Also of a run that failed.
     let last = outcome
         .as_ref()
@@ -173,6 +176,7 @@ fn prepare(args: &RunArgs, graph: &Graph) -> Result<Prepared, Failure> {
     }
     one_standard("--input", graph, &inputs, End::is_stdin)?;
     one_standard("--output", graph, &outputs, End::is_stdout)?;
+    no_idle(graph, &outputs)?;
     files(args, graph, &inputs, &outputs).check()?;
     change::check(graph, &args.change)?;
     if inputs.is_empty() && args.limit.is_none() {
@@ -198,30 +202,23 @@ fn prepare(args: &RunArgs, graph: &Graph) -> Result<Prepared, Failure> {
 /// Runs to the end while a thread watches; says what came of it, and the last telemetry that the
 /// thread saw.
 fn watched(
-    args: &RunArgs,
-    graph: &Graph,
+    (args, graph): (&RunArgs, &Graph),
     prepared: &Prepared,
     serving: Serving,
     table: &mut Option<Table<'_>>,
+    run: &RunWatch,
 ) -> (Result<Outcome, Failure>, Option<Telemetry>) {
     // Whoever connects later waits for this; signals end it.
     let (stop, done) = (Stop::new(), AtomicBool::new(false));
     let (outcome, watched) = thread::scope(|scope| {
-        let (handles, newest) = sync_channel(1);
         let watcher = Watcher {
             serving,
             table: table.as_mut(),
             stop: &stop,
-            newest,
-            graph: graph.name(),
-            shape: prepared.executor.shape(),
+            run,
         };
         let watcher = scope.spawn(|| watcher.watch(&done));
-        let outcome = go(graph, prepared, &stop, |handle| {
-            change::put(&handle, &args.change)?;
-            let _ = handles.try_send(handle);
-            Ok(())
-        });
+        let outcome = go((args, graph), prepared, &stop, run);
         done.store(true, Ordering::Release);
         (outcome, watcher.join())
     });
@@ -262,19 +259,21 @@ fn report(
     Ok(())
 }
 
-/// Opens the outside and runs to the end. `show` gets a hold on the run before it begins.
+/// Opens the outside and runs to the end; `watch` sees it.
 fn go(
-    graph: &Graph,
+    (args, graph): (&RunArgs, &Graph),
     prepared: &Prepared,
     stop: &Stop,
-    show: impl FnOnce(Handle) -> Result<(), Failure>,
+    watch: &RunWatch,
 ) -> Result<Outcome, Failure> {
-    let opened = open_all(graph, &prepared.inputs, &prepared.outputs, stop)?;
+    let opened = open_all(graph, &prepared.inputs, &prepared.outputs, (stop, watch))?;
     let run = prepared
         .executor
         .prepare(opened.readers, opened.writers)
         .map_err(Failure::data)?;
-    show(run.handle())?;
+    let handle = run.handle();
+    change::put(&handle, &args.change)?;
+    watch.begin(handle);
     tracing::info!(graph = graph.name(), "running");
     let outcome = run.run().map_err(Failure::data);
     drop(opened.kept);

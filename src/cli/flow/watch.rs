@@ -3,55 +3,48 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use karoo_flow::adapters::{Address, Stop};
-use karoo_flow::run::{Handle, Shape, Telemetry};
-use live::Site;
+use karoo_flow::run::Telemetry;
 
 use crate::cli::serve::Serving;
+use crate::cli::waits::{Way, tell_wait, wait_in_words};
 use crate::cli::{Failure, NewFile, is_pipe};
-use crate::flow::FlowPage;
+use crate::flow::RunWatch;
 
 /// How often a table of telemetry gets lines.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often signals are looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What looks after a run: shows it, keeps its table, and ends it when a signal comes.
+/// What looks after a run: keeps its table, and ends it when a signal comes.
 pub struct Watcher<'a, 't> {
     pub serving: Serving,
     pub table: Option<&'a mut Table<'t>>,
     pub stop: &'a Stop,
-    /// Brings a hold on the run, before it begins.
-    pub newest: Receiver<Handle>,
-    pub graph: &'a str,
-    pub shape: Shape,
+    pub run: &'a RunWatch,
 }
 
 impl Watcher<'_, '_> {
     /// Looks after the run until `done` is set; gives back what serves, and the telemetry at the
     /// end of a run that had begun.
     pub fn watch(mut self, done: &AtomicBool) -> (Serving, Option<Telemetry>) {
-        let (mut handle, mut ends): (Option<Handle>, bool) = (None, false);
+        let mut ends = false;
         let mut next = Instant::now() + EVERY;
         while !done.load(Ordering::Acquire) {
-            if let Ok(new) = self.newest.try_recv() {
-                self.show(&new);
-                handle = Some(new);
-            }
+            let handle = self.run.handle();
             if let Some(why) = self.serving.told_to_end() {
                 tracing::info!(%why, "ending");
                 ends = true;
             }
             if ends {
                 // Also a run that began later. It knows before its inputs end within a sample.
-                handle.as_ref().inspect(|handle| handle.quit());
+                handle.inspect(|handle| handle.quit());
                 self.stop.set();
             }
-            if let Some((table, handle)) = self.table.as_mut().zip(handle.as_ref())
+            if let Some((table, handle)) = self.table.as_mut().zip(handle)
                 && Instant::now() >= next
             {
                 table.add(&handle.telemetry());
@@ -59,18 +52,8 @@ impl Watcher<'_, '_> {
             }
             thread::sleep(LOOK);
         }
-        // A run that ended before it was looked at.
-        let handle = handle.or_else(|| self.newest.try_recv().ok());
+        let handle = self.run.handle();
         (self.serving, handle.map(|handle| handle.telemetry()))
-    }
-
-    /// Lets browsers and Prometheus see the run.
-    fn show(&mut self, handle: &Handle) {
-        let page = FlowPage::new(self.graph, self.shape.clone(), handle.clone());
-        let told = handle.clone();
-        let metrics = move || Ok(told.telemetry().to_prometheus());
-        self.serving
-            .show(Site::default().metrics(metrics).source(page));
     }
 }
 
@@ -92,11 +75,14 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Opens it. A named pipe waits for its reader until `stop` is set.
-    pub fn new(path: &'a PathBuf, stop: &Stop) -> Result<Table<'a>, Failure> {
+    pub fn new(path: &'a PathBuf, stop: &Stop, run: &RunWatch) -> Result<Table<'a>, Failure> {
         let failed = |error| format!("--telemetry {}: {error}", path.display());
         let new = match is_pipe(path) {
             true => {
-                let pipe = Address::File(path.clone()).writer(stop);
+                let address = Address::File(path.clone());
+                let text = wait_in_words("--telemetry", &address, Way::Out);
+                let _waits = text.map(|text| (run.wait("--telemetry", &text), tell_wait(text)));
+                let pipe = address.writer(stop);
                 New::Pipe(pipe.map_err(|error| Failure::data(failed(error)))?)
             }
             false => {

@@ -9,13 +9,14 @@ use std::time::Duration;
 use clap::Args;
 use ground::counted;
 use ground::os::allowed_cpus;
-use karoo_flow::adapters::Stop;
+use karoo_flow::adapters::{Address, Stop};
 use karoo_modem::formats::{FullScale, PlanarReader, PlanarWriter, ReadCounts, SampleFormat};
 use karoo_modem::vita::SampleRate;
 use karoo_modem::waveform::{FRAME_SYMBOLS, RRC_TAPS, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 
 use super::samples::{Input, Output};
+use crate::cli::waits::{FirstWaits, Way, tell_wait, wait_in_words};
 use crate::cli::{Failure, is_pipe, with_causes};
 use crate::modem::{
     Block, Intake, IntakeCounts, IntakeSettings, Outlet, OutletCounts, OutletSettings, Place,
@@ -209,6 +210,7 @@ impl Source {
         let input = match place.file() {
             Some(path) => Input::open(path, format, scale, stop)?,
             None => {
+                let _told = wait_in_words("--input", address, Way::In).map(tell_wait);
                 let source = address.reader(stop);
                 let mut source: Box<dyn Read + Send> =
                     source.map_err(|error| Failure::data(failed(&error)))?;
@@ -338,17 +340,30 @@ impl Destination {
         layout.check(place, format)?;
         packets.check("--output", place)?;
         no_pipe("--output", place)?;
+        if place.idle().is_some() {
+            let why = format!("--output {place}: idle= is for inputs; leave it out");
+            return Err(Failure::usage(why));
+        }
         let failed = |error: &dyn Display| format!("--output {place}: {error}");
         if let Place::Bytes(address) = place {
             if losses.lose > 0.0 {
                 let why = format!("--lose {}: --output {place} has no packets", losses.lose);
                 return Err(Failure::usage(why));
             }
+            let text = wait_in_words("--output", address, Way::Out);
+            // Shared memory is made at once; its first write waits for a reader.
+            let is_shared = matches!(address, Address::Shared { .. });
+            let (at_once, later) = match is_shared {
+                true => (None, text),
+                false => (text, None),
+            };
+            let _told = at_once.map(tell_wait);
             let mut output = match place.file() {
                 Some(path) => Output::create(path, format, scale, stop)?,
                 None => {
                     let sink = address.writer(stop);
                     let sink = sink.map_err(|error| Failure::data(failed(&error)))?;
+                    let sink = FirstWaits::new(sink, move || later.map(tell_wait));
                     let mut sink: Box<dyn Write> = Box::new(BufWriter::new(sink));
                     if layout.planar {
                         sink = Box::new(PlanarWriter::new(sink));

@@ -50,8 +50,33 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
+        Address::parse_among(text, &[])
+    }
+}
+
+/// How addresses begin, but for paths and the standard stream.
+const SCHEMES: [&str; 5] = ["file:", "tcp:", "tcp-listen:", "udp:", "shm:"];
+
+impl Address {
+    /// After so long without anything an input ends; outputs have no use for it.
+    pub fn idle(&self) -> Option<Duration> {
+        match self {
+            Address::Udp { idle, .. } | Address::Shared { idle, .. } => *idle,
+            _ => None,
+        }
+    }
+
+    /// Reads an address where there may be others, which begin with these words and are not read
+    /// here.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text, in words. Where its begin is not known, they name the others
+    /// too.
+    pub fn parse_among(text: &str, others: &[&str]) -> Result<Address, String> {
         if text.is_empty() {
-            return Err("no address: give a path, -, or tcp:, tcp-listen:, udp:, shm:".into());
+            let schemes = [&SCHEMES[1..], others].concat().join(", ");
+            return Err(format!("no address: give a path, -, or {schemes}"));
         }
         if text == "-" {
             return Ok(Address::Standard);
@@ -92,10 +117,13 @@ impl FromStr for Address {
                 let (name, idle) = (name.into(), options.idle);
                 Ok(Address::Shared { name, bytes, idle })
             }
-            _ => Err(format!(
-                "{text}: `{scheme}:` is not known; there are file:, tcp:, tcp-listen:, udp: and \
-                 shm:, and a path that begins so can be given as ./{text}"
-            )),
+            _ => {
+                let schemes = [&SCHEMES[..], others].concat().join(", ");
+                Err(format!(
+                    "{text}: `{scheme}:` is not known; there are {schemes}, and a path that \
+                     begins so can be given as ./{text}"
+                ))
+            }
         }
     }
 }
@@ -125,7 +153,9 @@ fn options<'a>(text: &str, rest: &'a str) -> Result<(&'a str, Options), String> 
                     .ok()
                     .and_then(|s| Duration::try_from_secs_f64(s).ok());
                 let seconds = seconds.filter(|time| !time.is_zero());
-                let number = || format!("{text}: `idle={value}` is no time in seconds above 0");
+                let number = || {
+                    format!("{text}: `idle={value}` is no time above 0 and below 1.8e19 seconds")
+                };
                 options.idle = Some(seconds.ok_or_else(number)?);
             }
             _ => {

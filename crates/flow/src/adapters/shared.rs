@@ -489,7 +489,9 @@ impl SharedReader {
                 }
                 pause(&mut looks);
             };
-            if came && let Some(segment) = Segment::find(name, bytes)? {
+            // The writer says once that it is there, and the next reader may be right.
+            let refused = |_: &io::Error| drop(there.post());
+            if came && let Some(segment) = Segment::find(name, bytes).inspect_err(refused)? {
                 taken.post()?;
                 return Ok(reader(Some(segment)));
             }

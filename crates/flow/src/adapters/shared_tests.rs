@@ -243,3 +243,19 @@ fn a_reader_without_a_lock_is_not_taken_for_gone() {
     writer.write_all(&[7; 60]).unwrap();
     assert!(writer.has_reader && !writer.reader_is_gone());
 }
+
+#[test]
+fn a_reader_of_another_size_leaves_the_writer_to_the_next_one() {
+    let name = format!("karoo-flow-sizes-{}", std::process::id());
+    let mut writer = SharedWriter::create(&name, 64, &Stop::new()).unwrap();
+    let read = |bytes| SharedReader::open(&name, bytes, Some(Duration::ZERO), &Stop::new());
+    let error = read(128).err().unwrap().to_string();
+    assert!(error.contains("give both ends the same size="), "{error}");
+    let mut reader = read(64).unwrap();
+    assert!(reader.segment.is_some());
+    writer.write_all(b"here").unwrap();
+    drop(writer);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, b"here");
+}

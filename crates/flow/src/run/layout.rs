@@ -236,18 +236,18 @@ pub fn changeable(graph: &Graph, paths: &[String]) -> Result<Vec<NodeId>, Proble
     for path in paths {
         let mut refuse = |text: &str| problems.add(Cause::Parameter, path, text);
         let Some(id) = graph.find(path) else {
-            refuse("is to be changeable: there is no such node");
+            refuse("cannot be changed: there is no such node");
             continue;
         };
         let node = &graph.node(id).node;
         if node.numbers().is_none() {
-            refuse("is to be changeable: it is no constant, no gain and no filter");
+            refuse("cannot be changed: it is no constant, no gain and no filter");
         } else if node.constant()
             && graph
                 .outputs()
                 .any(|out| graph.node(out).from[0].node == id)
         {
-            refuse("is to be changeable: it is an output by itself; put a `pass` between them");
+            refuse("cannot be changed: it is an output by itself; put a `pass` between them");
         } else if !found.contains(&id) {
             found.push(id);
         }
