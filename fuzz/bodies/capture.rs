@@ -39,7 +39,7 @@ pub fn capture(bytes: &[u8], read_payload: fn(&[u8])) {
                 let _ = frame.is_cut();
                 match steering.steer(frame.bytes) {
                     Ok((_, datagram)) => read_payload(datagram.payload()),
-                    Err(error) => assert!(!error.cause().is_empty()),
+                    Err(error) => assert!(!error.to_string().is_empty()),
                 }
                 frames += 1;
                 assert!(frames <= most_frames(bytes));

@@ -8,6 +8,7 @@ use ground::{N_POL, SampleClock, Timestamp};
 use spead::DigitiserHeap;
 
 use crate::net::{CaptureError, CaptureReader, Datagram, is_read_once};
+use crate::recv::DropCause;
 
 /// Frames looked at.
 const SCAN_FRAMES: u64 = 65536;
@@ -82,11 +83,11 @@ impl CaptureScan {
         let mut causes: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut frames = 0;
         while let Some(frame) = reader.next_frame()? {
-            let datagram = Datagram::new_checked(frame.bytes).map_err(|error| error.cause());
+            let datagram = Datagram::new_checked(frame.bytes).map_err(|e| DropCause::from(&e));
             let heap = datagram.and_then(|datagram| {
                 let heap = DigitiserHeap::new_checked(datagram.payload());
                 heap.map(|heap| (datagram.dst(), heap))
-                    .map_err(|error| error.cause())
+                    .map_err(|e| DropCause::from(&e))
             });
             match heap {
                 Ok((dst, heap)) => match (heap.timestamp(), heap.digitiser_id()) {
@@ -102,7 +103,7 @@ impl CaptureScan {
                             .or_default() += 1
                     }
                 },
-                Err(cause) => *causes.entry(cause).or_default() += 1,
+                Err(cause) => *causes.entry(cause.name()).or_default() += 1,
             }
             frames += 1;
             if frames == SCAN_FRAMES {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::finding::Ailment;
+use crate::recv::DropCause;
 
 /// All that findings are made of.
 #[derive(Clone, Debug, Default)]
@@ -123,8 +124,8 @@ pub struct Flow {
     pub parts: u64,
     /// Packets of an F-engine's output.
     pub spectra: u64,
-    /// Others, by what SPEAD rule they break.
-    pub foreign: BTreeMap<&'static str, u64>,
+    /// Others, by the SPEAD rule that they break.
+    pub foreign: BTreeMap<DropCause, u64>,
 }
 
 impl Flow {

@@ -9,6 +9,7 @@ use super::evidence::{Blind, Evidence, Flow, FlowKey, IgmpPath, InterfaceFacts, 
 use super::{Ailment, Asked, AskedOutput, Finding, Report, diagnose};
 use crate::config::RecvConfig;
 use crate::net::parse_endpoints;
+use crate::recv::DropCause;
 
 const RATE: f64 = 4.096e6;
 const SYNC_TIME: f64 = 1_763_700_000.0;
@@ -543,7 +544,7 @@ fn what_is_no_digitiser_is_told_apart() {
         &foreign(&|flow| flow.parts = 10),
         Ailment::HeapSpansPackets,
     );
-    let rule = BTreeMap::from([("bad-magic", 10)]);
+    let rule = BTreeMap::from([(DropCause::BadMagic, 10)]);
     let noise = foreign(&|flow| flow.foreign = rule.clone());
     let finding = only(&asked(), &noise, Ailment::NotSpead);
     assert!(finding.way_out.contains("Not SPEAD-64-48"), "{finding:?}");

@@ -9,6 +9,7 @@ use spead::{DigitiserHeap, Packet, SpectraRepr};
 use super::evidence::{Flow, FlowKey, Wire};
 use crate::net::igmp::Message;
 use crate::net::{Datagram, FrameError};
+use crate::recv::DropCause;
 
 /// Flows that there is room for: what more come from somewhere are no digitisers. As many senders
 /// of fragments, and queriers.
@@ -127,7 +128,7 @@ fn sort(flow: &mut Flow, payload: &[u8], unix: f64, is_expected: bool) {
     let packet = match Packet::new_checked(payload) {
         Ok(packet) => packet,
         Err(error) => {
-            *flow.foreign.entry(error.cause()).or_default() += 1;
+            *flow.foreign.entry(DropCause::from(&error)).or_default() += 1;
             return;
         }
     };

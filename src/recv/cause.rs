@@ -8,6 +8,7 @@ use ground::stats::counter::add;
 use spead::PacketError;
 
 use crate::net::flow_table::SteerError;
+use crate::net::frame::FrameError;
 
 macro_rules! drop_causes {
     ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
@@ -115,19 +116,24 @@ impl From<&PacketError> for DropCause {
     }
 }
 
+impl From<&FrameError> for DropCause {
+    fn from(error: &FrameError) -> Self {
+        match error {
+            FrameError::Cut { .. } => Self::FrameCut,
+            FrameError::NotIpv4(_) | FrameError::NotUdp(_) => Self::NotIpv4Udp,
+            FrameError::BadIpv4 => Self::BadIpv4Header,
+            FrameError::Ipv4Options => Self::Ipv4Options,
+            FrameError::Fragment => Self::Ipv4Fragment,
+            FrameError::UdpLength { .. } => Self::BadUdpLength,
+        }
+    }
+}
+
 impl From<&SteerError> for DropCause {
     fn from(error: &SteerError) -> Self {
-        use crate::net::frame::FrameError;
         match error {
             SteerError::NotOurs(_) => Self::NotOurs,
-            SteerError::Frame(frame) => match frame {
-                FrameError::Cut { .. } => Self::FrameCut,
-                FrameError::NotIpv4(_) | FrameError::NotUdp(_) => Self::NotIpv4Udp,
-                FrameError::BadIpv4 => Self::BadIpv4Header,
-                FrameError::Ipv4Options => Self::Ipv4Options,
-                FrameError::Fragment => Self::Ipv4Fragment,
-                FrameError::UdpLength { .. } => Self::BadUdpLength,
-            },
+            SteerError::Frame(error) => error.into(),
         }
     }
 }
@@ -267,5 +273,49 @@ impl RxStats {
                 *totals.entry(cause.name().to_owned()).or_default() += count;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `spead` names its rules by itself, because it knows no receiver.
+    #[test]
+    fn rules_of_spead_have_the_names_of_their_causes() {
+        let [offset, length, heap] = [0, 8, 16];
+        let errors = [
+            PacketError::TooShort { len: 7 },
+            PacketError::TooLong { len: 70_000 },
+            PacketError::BadMagic(0),
+            PacketError::BadVersion(0),
+            PacketError::BadWidths {
+                item: 0,
+                address: 0,
+            },
+            PacketError::ItemsPastEnd { items: 2, len: 8 },
+            PacketError::NoHeapCount,
+            PacketError::NoPayloadOffset,
+            PacketError::NoPayloadLength,
+            PacketError::PayloadPastEnd { length, room: 0 },
+            PacketError::PayloadPastHeap {
+                offset,
+                length,
+                heap,
+            },
+            PacketError::NoHeapLength,
+            PacketError::SpansPackets {
+                offset,
+                length,
+                heap,
+            },
+        ];
+        let names = errors.each_ref().map(PacketError::cause);
+        assert_eq!(errors.map(|error| DropCause::from(&error).name()), names);
+        let all = DropCause::ALL.iter().map(|cause| cause.name());
+        let of_spead = all
+            .skip_while(|name| *name != "packet-too-short")
+            .take(names.len());
+        assert_eq!(of_spead.collect::<Vec<_>>(), names);
     }
 }

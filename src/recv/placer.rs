@@ -16,7 +16,6 @@ use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_looked_at, publish};
 use crate::net::FlowTable;
-use crate::net::flow_table::SteerError;
 use crate::net::frame::Datagram;
 
 /// What an rx lcore does when no chunk is free.
@@ -140,7 +139,7 @@ impl HeapPlacer {
             return Err(DropCause::BadChecksum);
         }
         let datagram = Datagram::new_checked(mbuf.data())
-            .map_err(|error| DropCause::from(&SteerError::Frame(error)))?;
+            .map_err(|error| DropCause::from(&error))?;
         if self
             .ours
             .as_ref()

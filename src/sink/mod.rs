@@ -31,6 +31,7 @@ use spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
 
 use crate::config::{ConfigError, SynthesisOptions};
 use crate::net::{CaptureError, CaptureReader, Datagram, is_read_once};
+use crate::recv::DropCause;
 
 pub use report::{SinkReport, StreamReport, SynthesisReport};
 
@@ -249,7 +250,7 @@ fn walk(
 
 /// What a frame carries; the cause where it is not a SPEAD datagram.
 pub fn classify(frame: &[u8]) -> Result<(Route, Kind<'_>), &'static str> {
-    let datagram = Datagram::new_checked(frame).map_err(|e| e.cause())?;
+    let datagram = Datagram::new_checked(frame).map_err(|e| DropCause::from(&e).name())?;
     let packet = Packet::new_checked(datagram.payload()).map_err(|e| e.cause())?;
     let route = (*datagram.src().ip(), datagram.dst());
     if let Some(stop) = StopRepr::parse(&packet) {

@@ -221,24 +221,20 @@ fn foreign(case: Case<'_>) -> Option<Finding> {
             DropCause::HeapSpansPackets.explanation(),
         ));
     }
-    if foreign == 0 {
-        return None;
+    let mut causes = BTreeMap::<DropCause, u64>::new();
+    for (&cause, count) in ours.iter().flat_map(|flow| &flow.foreign) {
+        *causes.entry(cause).or_default() += count;
     }
-    let mut rules = BTreeMap::<&str, u64>::new();
-    for (rule, count) in ours.iter().flat_map(|flow| &flow.foreign) {
-        *rules.entry(*rule).or_default() += count;
-    }
-    let rule = rules.iter().max_by_key(|(_, count)| **count);
-    let rule = rule.map_or("", |(rule, _)| *rule);
-    let cause = DropCause::named(rule).map_or("", DropCause::explanation);
+    let (cause, _) = causes.iter().max_by_key(|(_, count)| **count)?;
+    let explanation = cause.explanation();
     Some(Finding::new(
         Ailment::NotSpead,
-        format!("what comes to {to} is no heap: {rule}"),
+        format!("what comes to {to} is no heap: {}", cause.name()),
         [format!(
             "{} datagrams in {seconds:.1} s from {from}",
             grouped(foreign)
         )],
-        format!("{cause} Look who {from} is, and give the digitisers' groups as SRC"),
+        format!("{explanation} Look who {from} is, and give the digitisers' groups as SRC"),
     ))
 }
 
