@@ -23,8 +23,6 @@ enum Method {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Movdir64b,
 }
 
 impl Store {
@@ -36,11 +34,10 @@ impl Store {
         Self::all().last().unwrap_or(Self::PLAIN)
     }
 
-    /// Every way that this CPU has, best last.
+    /// Every way that this CPU has, widest last.
     pub fn all() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let streaming = [
-            (Method::Movdir64b, has_movdir64b()),
             (Method::Sse2, true),
             (Method::Avx2, is_x86_feature_detected!("avx2")),
             (Method::Avx512, is_x86_feature_detected!("avx512f")),
@@ -77,8 +74,6 @@ impl Store {
                 Method::Avx2 => stream(to, from, next, x86::avx2),
                 #[cfg(target_arch = "x86_64")]
                 Method::Avx512 => stream(to, from, next, x86::avx512),
-                #[cfg(target_arch = "x86_64")]
-                Method::Movdir64b => stream(to, from, next, x86::movdir64b),
             }
         }
     }
@@ -107,8 +102,6 @@ impl fmt::Display for Store {
             Method::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Method::Avx512 => "avx512",
-            #[cfg(target_arch = "x86_64")]
-            Method::Movdir64b => "movdir64b",
         })
     }
 }
@@ -140,18 +133,10 @@ unsafe fn stream(
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn has_movdir64b() -> bool {
-    use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
-    const LEAF: u32 = 7;
-    __get_cpuid_max(0).0 >= LEAF && __cpuid_count(LEAF, 0).ecx & (1 << 28) != 0
-}
-
 /// Copies of `count` lines, which ask for as many from `next` on. `to` is a multiple of [`LINE`],
 /// `from` and `next` anything.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::arch::asm;
     use std::arch::x86_64::*;
 
     use super::LINE;
@@ -196,22 +181,6 @@ mod x86 {
         _mm512_loadu_si512,
         _mm512_stream_si512
     );
-
-    /// For CPUs with MOVDIR64B, which writes a line at once.
-    pub unsafe fn movdir64b(to: *mut u8, from: *const u8, next: *const u8, count: usize) {
-        for i in 0..count {
-            ask_for(next.wrapping_add(i * LINE));
-            // SAFETY: inside the lines that the caller vouches for; it reads and writes one line.
-            unsafe {
-                asm!(
-                    "movdir64b {to}, [{from}]",
-                    to = in(reg) to.add(i * LINE),
-                    from = in(reg) from.add(i * LINE),
-                    options(nostack, preserves_flags)
-                );
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -227,7 +196,6 @@ mod tests {
         let has = |flag: &str| flags.split_whitespace().any(|other| other == flag);
         let expected = [
             ("plain", true),
-            ("movdir64b", has("movdir64b")),
             ("sse2", true),
             ("avx2", has("avx2")),
             ("avx512", has("avx512f")),
