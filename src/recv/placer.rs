@@ -138,8 +138,8 @@ impl HeapPlacer {
         if mbuf.has_bad_checksum() {
             return Err(DropCause::BadChecksum);
         }
-        let datagram = Datagram::new_checked(mbuf.data())
-            .map_err(|error| DropCause::from(&error))?;
+        let datagram =
+            Datagram::new_checked(mbuf.data()).map_err(|error| DropCause::from(&error))?;
         if self
             .ours
             .as_ref()
