@@ -221,7 +221,7 @@ def baseline(tests: Tests, chosen: list[Test], jobs: int, alone: set[str]) -> tu
     def look(task):
         index, test = task
         notes = folder / str(index)
-        for attempt in range(2):
+        for _ in range(2):
             # Tests have processes of users without rights, too.
             notes.write_bytes(b"")
             notes.chmod(0o666)

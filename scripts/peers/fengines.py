@@ -257,7 +257,8 @@ def captures(folder, backends):
             ours = {backend: replayed(folder, path, outputs, options, backend) for backend in backends}
             received = [Heaps.live(output, 9) for output in outputs]
             command = [*fgpu(), "--send-interface=lo", "--recv-interface=lo", "--katcp-port=0", *options, path]
-            with network.Program(loopback.name, folder / f"fgpu-{re.sub(r'\W+', '-', name)}", *command) as peer:
+            log = re.sub(r"\W+", "-", f"fgpu-{name}")
+            with network.Program(loopback.name, folder / log, *command) as peer:
                 wanted = [set(heaps) for heaps in ours[backends[0]]]
 
                 def all_came():
