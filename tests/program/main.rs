@@ -10,6 +10,7 @@ mod documents;
 mod dsim;
 mod dsim_signals;
 mod dsim_times;
+mod examples;
 mod extremes;
 mod face;
 mod fgpu;
