@@ -212,7 +212,7 @@ fn main() {
                 ..RxConfig::default()
             },
         );
-        let equaliser = Equaliser::MeanSquares;
+        let equaliser = Equaliser::Lms;
         print(
             "the original's equaliser",
             &RxConfig {

@@ -99,7 +99,7 @@ impl Algorithms {
     pub fn equaliser(&self) -> Equaliser {
         match self.equaliser {
             Start::Ls => Equaliser::LeastSquares,
-            Start::Lms => Equaliser::MeanSquares,
+            Start::Lms => Equaliser::Lms,
         }
     }
 }

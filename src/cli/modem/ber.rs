@@ -258,7 +258,7 @@ impl BerArgs {
         if let Acquisition::Original { feedback } = self.algorithms.acquisition() {
             setting += &format!(" · the original's acquisition, {feedback} samples of feedback");
         }
-        if self.algorithms.equaliser() == Equaliser::MeanSquares {
+        if self.algorithms.equaliser() == Equaliser::Lms {
             setting += " · least mean squares";
         }
         if let Some(faults) = self.front_end.words() {

@@ -125,7 +125,7 @@ impl RxArgs {
     /// Refuses what the receiver would not follow.
     fn check(&self) -> Result<(), Failure> {
         self.algorithms.check()?;
-        if self.step != 0.0 && self.algorithms.equaliser() == Equaliser::MeanSquares {
+        if self.step != 0.0 && self.algorithms.equaliser() == Equaliser::Lms {
             let why = "least mean squares have a step of their own; leave --step out";
             return Err(Failure::usage(format!(
                 "--step {} with --equaliser lms: {why}",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bytes::{Put, complexes, put_floats};
 use super::expect;
-use crate::rx::{Acquirer, BEFORE, BEHIND, Correction, Level, Samples, Start};
+use crate::rx::{Acquirer, Correction, FRAME_AFTER, FRAME_BEFORE, Level, Samples, Start};
 use crate::waveform::FRAME_SYMBOLS;
 
 pub(super) const KIND: &str = "modem_search";
@@ -23,7 +23,8 @@ pub const BLOCK: usize = 44_000;
 /// Bytes of what is known of a frame ahead of its samples.
 pub(super) const HEAD: usize = 64;
 /// Samples of a frame, with those around it that its decoder may read.
-pub(super) const SAMPLES: usize = (BEFORE + 3 * (FRAME_SYMBOLS as i64 - 1) + BEHIND) as usize;
+pub(super) const SAMPLES: usize =
+    (FRAME_BEFORE + 3 * (FRAME_SYMBOLS as i64 - 1) + FRAME_AFTER) as usize;
 /// Bytes of a frame that was found.
 pub(super) const FOUND: usize = HEAD + 8 * SAMPLES;
 /// Numbers of the output of counts.
@@ -101,8 +102,10 @@ struct Search {
 
 /// Writes a frame that begins at `start`.
 fn put(samples: Samples, start: &Start, found: &mut [u8]) {
-    let first = (start.sample - BEFORE).max(samples.first);
-    let values = samples.range(first, start.last() + BEHIND).unwrap_or(&[]);
+    let first = (start.sample - FRAME_BEFORE).max(samples.first);
+    let values = samples
+        .range(first, start.last() + FRAME_AFTER)
+        .unwrap_or(&[]);
     let (head, rest) = found.split_at_mut(HEAD);
     let mut head = Put(head);
     head.u64(values.len() as u64 / 2);

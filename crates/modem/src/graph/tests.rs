@@ -65,7 +65,7 @@ proptest! {
 #[test]
 fn a_placed_graph_receives_the_same() {
     let config = RxConfig {
-        equaliser: Equaliser::MeanSquares,
+        equaliser: Equaliser::Lms,
         ..RxConfig::default()
     };
     for cores in [1, 2, 5] {

@@ -3,17 +3,20 @@
 use num_complex::Complex64;
 
 use super::bank::Bank;
-use super::blocks::{Despread, Samples, signs};
+use super::blocks::{BLOCK_SPAN, Despread, signs};
+use super::samples::Samples;
 use super::search::{Hit, PERIOD};
 use super::simd::Level;
-use crate::waveform::{FRAME_SYMBOLS, STF_REPETITIONS};
+use crate::waveform::{FRAME_SYMBOLS, GOLAY_LENGTH, SAMPLES_PER_SYMBOL, STF_REPETITIONS};
 
 /// Blocks from a hit in which the end of the field must come: all repetitions, and a bit.
 const WITHIN: i64 = STF_REPETITIONS as i64 + 4;
 /// Blocks before and behind the end that are compared with the preamble.
 const COMPARED: std::ops::Range<i64> = -2..18;
-/// Samples behind a hit that the search for the end may read.
-pub(crate) const LOOK_AHEAD: i64 = PERIOD * (WITHIN + COMPARED.end) + 100;
+/// Samples that the filter may read past a block's end, and some to spare.
+const PAST_BLOCK: i64 = 100;
+/// Samples after a hit that the search for the end may read.
+pub(crate) const LOOK_AHEAD: i64 = PERIOD * (WITHIN + COMPARED.end) + PAST_BLOCK;
 /// Share of what the compared blocks would add up to if there were nothing but the preamble.
 const AGREEMENT: f64 = 0.5;
 
@@ -34,7 +37,7 @@ pub(crate) struct Start {
 impl Start {
     /// Centre of the last symbol, rounded.
     pub fn last(&self) -> i64 {
-        self.sample + 3 * (FRAME_SYMBOLS as i64 - 1)
+        self.sample + (SAMPLES_PER_SYMBOL * (FRAME_SYMBOLS - 1)) as i64
     }
 }
 
@@ -48,10 +51,11 @@ pub(crate) fn find_end(
     hit: &Hit,
     origin: i64,
 ) -> Option<Start> {
-    let turn = Complex64::cis(-32.0 * hit.frequency);
+    let turn = Complex64::cis(-(GOLAY_LENGTH as f64) * hit.frequency);
     let block = |j: i64, kind: usize| -> Option<Complex64> {
         let last = (hit.peak + PERIOD * j) as f64 + hit.fraction;
-        let despread = Despread::new(level, samples, last - 93.0, &signs(kind), hit.frequency)?;
+        let first = last - BLOCK_SPAN as f64;
+        let despread = Despread::new(level, samples, first, &signs(kind), hit.frequency)?;
         Some(despread.at(level, bank, 0.0))
     };
     let turned = STF_REPETITIONS;
@@ -74,7 +78,7 @@ pub(crate) fn find_end(
             earlier = Some(z);
         }
         if sum > AGREEMENT * all && all > 0.0 {
-            let sample = hit.peak + PERIOD * (j - turned as i64) - 93;
+            let sample = hit.peak + PERIOD * (j - turned as i64) - BLOCK_SPAN;
             return Some(Start {
                 sample,
                 fraction: hit.fraction,

@@ -14,19 +14,22 @@ use num_complex::Complex32;
 
 use super::acquire::{LOOK_AHEAD, Start, find_end};
 use super::bank::Bank;
-use super::blocks::Samples;
 use super::correct::{Correction, Corrector};
-use super::decoder::BEHIND;
+use super::decoder::FRAME_AFTER;
 use super::frame::Counts;
+use super::samples::Samples;
 use super::search::{CHUNK, Hit, PERIOD, REACH, Search};
 use super::simd::{self, Level};
-use crate::waveform::{FRAME_SYMBOLS, STF_REPETITIONS};
+use crate::waveform::{FRAME_SYMBOLS, SAMPLES_PER_SYMBOL, STF_REPETITIONS};
 
 /// Zeros that the stream is taken to begin with, so that filters have something before it.
 const AHEAD: usize = 128;
+/// Repetitions that the search may be ahead of a hit: 16 in which it looks for the largest value,
+/// and some to spare.
+const SEARCH_AHEAD: i64 = 40;
 /// Samples before the search that a frame may begin at: a field before its hit, and what the search
 /// is ahead of the hit.
-const BACK: i64 = PERIOD * (STF_REPETITIONS as i64 + 40) + 2 * CHUNK as i64;
+const BACK: i64 = PERIOD * (STF_REPETITIONS as i64 + SEARCH_AHEAD) + 2 * CHUNK as i64;
 /// Samples behind a hit without a frame where the search goes on: less than a field, so that one
 /// that begins at the hit is found.
 const SKIP: i64 = 32 * PERIOD;
@@ -91,7 +94,7 @@ impl Acquirer {
             corrector.finish(&mut self.values);
         }
         self.end = Some(self.behind());
-        let frame = 3 * FRAME_SYMBOLS + LOOK_AHEAD as usize + BACK as usize;
+        let frame = SAMPLES_PER_SYMBOL * FRAME_SYMBOLS + LOOK_AHEAD as usize + BACK as usize;
         self.values.resize(self.values.len() + 2 * frame, 0.0);
         self.advance(emit);
     }
@@ -151,7 +154,7 @@ impl Acquirer {
                 }
                 State::Claimed(start) => {
                     let last = start.last();
-                    if self.behind() < last + BEHIND {
+                    if self.behind() < last + FRAME_AFTER {
                         break;
                     }
                     if self.ended_before(last) {

@@ -3,32 +3,18 @@
 use num_complex::Complex64;
 
 use super::bank::{Bank, LEAD, ROW};
+use super::samples::Samples;
 use super::simd::{self, Level, PARTS, SPREAD};
-use crate::waveform::{GOLAY_LENGTH, PREAMBLE_SYMBOLS, preamble};
+use crate::waveform::{GOLAY_LENGTH, PREAMBLE_SYMBOLS, SAMPLES_PER_SYMBOL, preamble};
 
 /// Blocks of a preamble.
 pub(crate) const BLOCKS: usize = PREAMBLE_SYMBOLS / GOLAY_LENGTH;
+/// Samples from the centre of a block's first symbol to that of its last.
+pub(crate) const BLOCK_SPAN: i64 = (SAMPLES_PER_SYMBOL * (GOLAY_LENGTH - 1)) as i64;
 /// Samples before a block's first centre at which what is kept of it begins.
-const BEFORE: i64 = 26;
+const BLOCK_BEFORE: i64 = 26;
 /// Samples that a block's sums read, from there.
-const READ: i64 = 3 * 31 + SPREAD as i64;
-
-/// Samples of the stream from an absolute position on.
-#[derive(Clone, Copy)]
-pub(crate) struct Samples<'a> {
-    /// Real and imaginary parts in turn.
-    pub values: &'a [f32],
-    /// Position of the first.
-    pub first: i64,
-}
-
-impl<'a> Samples<'a> {
-    /// Samples `from..to`; `None` if they are not all there.
-    pub fn range(&self, from: i64, to: i64) -> Option<&'a [f32]> {
-        let at = |position: i64| usize::try_from(position - self.first).ok().map(|n| 2 * n);
-        self.values.get(at(from)?..at(to)?)
-    }
-}
+const READ: i64 = BLOCK_SPAN + SPREAD as i64;
 
 /// The signs of the preamble's blocks.
 pub(crate) fn signs(block: usize) -> [f32; GOLAY_LENGTH] {
@@ -39,7 +25,7 @@ pub(crate) fn signs(block: usize) -> [f32; GOLAY_LENGTH] {
 /// What is left of a block once its signs are taken away, ahead of the matched filter.
 pub(crate) struct Despread {
     values: [f32; 2 * SPREAD],
-    /// Centre of the block's first symbol from [`BEFORE`] samples behind the first value.
+    /// Centre of the block's first symbol from [`BLOCK_BEFORE`] samples after the first value.
     offset: f64,
 }
 
@@ -54,7 +40,7 @@ impl Despread {
         frequency: f64,
     ) -> Option<Despread> {
         let nearest = centre.round() as i64;
-        let from = nearest - BEFORE;
+        let from = nearest - BLOCK_BEFORE;
         let x = samples.range(from, from + READ)?;
         let mut parts = [[0.0; 2 * SPREAD]; PARTS];
         simd::despread(level, x, signs, &mut parts);
@@ -75,7 +61,7 @@ impl Despread {
     /// more than about two samples is one of two.
     pub fn at(&self, level: Level, bank: &Bank, delay: f64) -> Complex64 {
         let (n, row) = bank.at((self.offset + delay).clamp(-2.0, 1.99));
-        let from = usize::try_from(n + BEFORE - LEAD as i64).unwrap_or(0);
+        let from = usize::try_from(n + BLOCK_BEFORE - LEAD as i64).unwrap_or(0);
         let x = self.values.get(2 * from..2 * from + ROW).unwrap_or(&[]);
         let [re, im] = simd::row_product(level, x, row);
         Complex64::new(f64::from(re), f64::from(im)) / GOLAY_LENGTH as f64

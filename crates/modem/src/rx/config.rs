@@ -8,7 +8,7 @@ use crate::waveform::{CheckField, ModeSet};
 /// How frames are found, and symbols made of their samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Acquisition {
-    /// Correlations by power; fits over the preamble.
+    /// Data-aided: detection by correlation, relative to power, then fits over the known preamble.
     #[default]
     Fits,
     /// The original's, of [`original`](super::original): gain control, a fixed threshold, state
@@ -24,13 +24,14 @@ pub enum Acquisition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Equaliser {
-    /// Least squares over the channel estimation field; then a carrier loop, and steps of least
-    /// mean squares if [`RxConfig::step`] is not 0.
+    /// Least squares over the channel estimation field; then a carrier loop, and decision-directed
+    /// LMS if [`RxConfig::step`] is not 0.
     #[default]
     LeastSquares,
-    /// The original's, [`BlockLms`](super::original::BlockLms): least mean squares over the field,
-    /// then after decisions, and no carrier loop.
-    MeanSquares,
+    /// Least mean squares (LMS), the original's [`BlockLms`](super::original::BlockLms): trained
+    /// over the field, then decision-directed, and no carrier loop.
+    #[serde(rename = "mean-squares")]
+    Lms,
 }
 
 /// How the modulation is read from its three copies.
@@ -56,8 +57,8 @@ pub struct RxConfig {
     pub taps: usize,
     /// How the taps are found.
     pub equaliser: Equaliser,
-    /// Step of least mean squares behind the header, 0 to 0.01; 0 leaves taps as they are, but for
-    /// the carrier loop.
+    /// Step μ of LMS after the header, 0 to 0.01. With 0 nothing but the carrier loop changes the
+    /// taps.
     pub step: f32,
     /// How the modulation is read.
     pub vote: ModeVote,
@@ -101,7 +102,7 @@ pub enum RxConfigError {
     /// A number of taps that the equaliser does not have.
     #[error("an equaliser of {0} taps: it has a multiple of 8, from 8 to 128, such as 16")]
     Taps(usize),
-    /// A step that is no number, negative, or so large that the taps would run away.
+    /// A step that is not a number, negative, or so large that the taps would run away.
     #[error("a step of {0}: it is from 0 to 0.01, such as 0.0005")]
     Step(f32),
     /// A feedback that is later than any frame.

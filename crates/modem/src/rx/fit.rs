@@ -14,16 +14,17 @@
 //! have the same neighbours, and in the CEF every eighth block has. So the lines of STF and CEF
 //! have one slope but two intercepts, and in the CEF whole periods of eight blocks are fitted: the
 //! slope is then free of what echoes do. This doubles its standard deviation against a single line;
-//! the loops behind the header take the rest.
+//! the loops after the header take the rest.
 
 use num_complex::Complex64;
 
 use super::acquire::Start;
 use super::bank::Bank;
-use super::blocks::{BLOCKS, Despread, Samples, signs};
+use super::blocks::{BLOCKS, Despread, signs};
+use super::samples::Samples;
 use super::search::PERIOD;
 use super::simd::Level;
-use crate::waveform::{GOLAY_LENGTH, STF_REPETITIONS};
+use crate::waveform::{GOLAY_LENGTH, SAMPLES_PER_SYMBOL, STF_REPETITIONS};
 
 /// First block of the CEF.
 const CEF: usize = STF_REPETITIONS + 2;
@@ -81,6 +82,28 @@ impl Line {
     }
 }
 
+/// How late blocks are, in samples: one line for each field, with a common slope.
+struct TimingLine {
+    /// Delay at the middle of the STF, and at that of the CEF.
+    stf: f64,
+    cef: f64,
+    /// Change of the delay from one block to the next.
+    clock: f64,
+    /// Numbers of the blocks at which the middles are.
+    stf_middle: f64,
+    cef_middle: f64,
+}
+
+impl TimingLine {
+    fn delay(&self, block: usize) -> f64 {
+        let (delay, middle) = match block < CEF {
+            true => (self.stf, self.stf_middle),
+            false => (self.cef, self.cef_middle),
+        };
+        delay + self.clock * (block as f64 - middle)
+    }
+}
+
 /// The raised cosine at `t` symbols from its centre: what pulse and matched filter make together.
 fn raised_cosine(t: f64) -> f64 {
     use std::f64::consts::PI;
@@ -92,7 +115,7 @@ fn raised_cosine(t: f64) -> f64 {
 
 /// K: slope per sample of |z(½ − ε)|² − |z(½ + ε)|² at ε = 0.
 fn early_late_slope() -> f64 {
-    let at = |samples: f64| raised_cosine(samples / 3.0).powi(2);
+    let at = |samples: f64| raised_cosine(samples / SAMPLES_PER_SYMBOL as f64).powi(2);
     let step = 1e-4;
     2.0 * (at(0.5 - step) - at(0.5 + step)) / (2.0 * step)
 }
@@ -121,68 +144,70 @@ impl Fitter {
         if stf.len() < LEAST {
             return None;
         }
-        let (mut stf_delay, mut cef_delay, mut clock) = (0.0, 0.0, 0.0);
-        let middle = stf.iter().sum::<usize>() as f64 / stf.len() as f64;
-        let cef_middle = (CEF + BLOCKS - 1) as f64 / 2.0;
-        let mut powers = [0.0; 2];
-        for _ in 0..ROUNDS {
-            let delay = |j: usize| {
-                let (from, at) = if j < CEF {
-                    (stf_delay, middle)
-                } else {
-                    (cef_delay, cef_middle)
-                };
-                from + clock * (j as f64 - at)
-            };
-            let late = |j: usize| -> (f64, f64) {
-                let at = |offset: f64| self.at(bank, first, j, delay(j) + offset).norm_sqr();
-                (at(0.5) - at(-0.5), at(0.0))
-            };
-            let of_stf: Vec<(f64, f64)> = stf.iter().map(|&j| late(j)).collect();
-            let of_cef: Vec<(f64, f64)> = (CEF..BLOCKS).map(late).collect();
-            let mean = |values: &[(f64, f64)]| {
-                values.iter().map(|v| v.1).sum::<f64>() / values.len() as f64
-            };
-            powers = [mean(&of_stf), mean(&of_cef)];
-            if !powers.iter().all(|power| power.is_finite() && *power > 0.0) {
-                return None;
-            }
-            let mut line = Line::default();
-            let points: Vec<_> = stf
-                .iter()
-                .zip(&of_stf)
-                .map(|(&j, value)| (j as f64, value.0 / (self.slope * powers[0])))
-                .collect();
-            stf_delay += line.add(&points, 1.0).1;
-            let points: Vec<_> = of_cef
-                .chunks(SET)
-                .enumerate()
-                .map(|(set, values)| {
-                    let mean = values.iter().map(|v| v.0).sum::<f64>() / SET as f64;
-                    let at = CEF as f64 + (set * SET) as f64 + (SET - 1) as f64 / 2.0;
-                    (at, mean / (self.slope * powers[1]))
-                })
-                .collect();
-            cef_delay += line.add(&points, SET as f64).1;
-            clock += line.slope();
-        }
-        let delay = |j: usize| {
-            let (from, at) = if j < CEF {
-                (stf_delay, middle)
-            } else {
-                (cef_delay, cef_middle)
-            };
-            from + clock * (j as f64 - at)
+        let mut timing = TimingLine {
+            stf: 0.0,
+            cef: 0.0,
+            clock: 0.0,
+            stf_middle: stf.iter().sum::<usize>() as f64 / stf.len() as f64,
+            cef_middle: (CEF + BLOCKS - 1) as f64 / 2.0,
         };
-        let frequency = self.frequency(bank, first, &stf, delay);
-        let at_cef = start.fraction + cef_delay + clock * (CEF as f64 - cef_middle);
+        let mut power = 0.0;
+        for _ in 0..ROUNDS {
+            power = self.refine(bank, first, &stf, &mut timing)?;
+        }
+        let frequency = self.frequency(bank, first, &stf, &timing);
+        let to_cef = timing.clock * (CEF as f64 - timing.cef_middle);
         Some(Fit {
             cef: start.sample + PERIOD * CEF as i64,
-            fraction: at_cef,
-            clock: clock / PERIOD as f64,
+            fraction: start.fraction + timing.cef + to_cef,
+            clock: timing.clock / PERIOD as f64,
             frequency,
-            amplitude: powers[1].sqrt(),
+            amplitude: power.sqrt(),
         })
+    }
+
+    /// Fits delays and clock around `timing`, and adds them to it; tells the mean power of the
+    /// CEF's blocks. `None` if a field has no power.
+    fn refine(
+        &self,
+        bank: &Bank,
+        first: usize,
+        stf: &[usize],
+        timing: &mut TimingLine,
+    ) -> Option<f64> {
+        // Early-late difference and power of a block.
+        let late = |j: usize| -> (f64, f64) {
+            let delay = timing.delay(j);
+            let at = |offset: f64| self.at(bank, first, j, delay + offset).norm_sqr();
+            (at(0.5) - at(-0.5), at(0.0))
+        };
+        let of_stf: Vec<(f64, f64)> = stf.iter().map(|&j| late(j)).collect();
+        let of_cef: Vec<(f64, f64)> = (CEF..BLOCKS).map(late).collect();
+        let mean =
+            |values: &[(f64, f64)]| values.iter().map(|v| v.1).sum::<f64>() / values.len() as f64;
+        let powers = [mean(&of_stf), mean(&of_cef)];
+        if !powers.iter().all(|power| power.is_finite() && *power > 0.0) {
+            return None;
+        }
+        let mut line = Line::default();
+        let points: Vec<_> = stf
+            .iter()
+            .zip(&of_stf)
+            .map(|(&j, value)| (j as f64, value.0 / (self.slope * powers[0])))
+            .collect();
+        timing.stf += line.add(&points, 1.0).1;
+        let points: Vec<_> = of_cef
+            .chunks(SET)
+            .enumerate()
+            .map(|(set, values)| {
+                let mean = values.iter().map(|v| v.0).sum::<f64>() / SET as f64;
+                let at = CEF as f64 + (set * SET) as f64 + (SET - 1) as f64 / 2.0;
+                (at, mean / (self.slope * powers[1]))
+            })
+            .collect();
+        timing.cef += line.add(&points, SET as f64).1;
+        timing.clock += line.slope();
+        Some(powers[1])
     }
 
     /// Despreads all blocks that are there; tells the number of the first.
@@ -212,14 +237,8 @@ impl Fitter {
     }
 
     /// Radians per symbol.
-    fn frequency(
-        &self,
-        bank: &Bank,
-        first: usize,
-        stf: &[usize],
-        delay: impl Fn(usize) -> f64,
-    ) -> f64 {
-        let z = |j: usize| self.at(bank, first, j, delay(j));
+    fn frequency(&self, bank: &Bank, first: usize, stf: &[usize], timing: &TimingLine) -> f64 {
+        let z = |j: usize| self.at(bank, first, j, timing.delay(j));
         let of_stf: Vec<Complex64> = stf.iter().map(|&j| z(j)).collect();
         let of_cef: Vec<Complex64> = (CEF..BLOCKS).map(z).collect();
         // Products of neighbours first, so that the phases of all blocks are near each other.

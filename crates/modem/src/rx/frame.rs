@@ -79,11 +79,11 @@ impl ReceivedFrame {
 pub struct Counts {
     /// Samples that came in.
     pub samples: u64,
-    /// Samples that were no number, infinite or larger than 10⁶; each became 0.
+    /// Samples that were infinite, larger than 10⁶ or not numbers; each became 0.
     pub bad_samples: u64,
     /// Places that look like a short training field.
     pub detected: u64,
-    /// Of these: no end of the field was found, or no preamble behind it. They are no frames.
+    /// Of these: no end of the field was found, or no preamble after it. They are no frames.
     pub not_acquired: u64,
     /// Of these: the samples end within the frame.
     pub cut: u64,

@@ -21,6 +21,7 @@
 //! | `acquirer` | the stream, and the state of acquisition |
 //! | `decoder` | one frame: training, header, body, loops |
 //! | `acquire`, `fit`, `solve` | end of the STF; timing and frequency; least squares |
+//! | `samples` | the stream's samples by their positions |
 //! | `search`, `blocks` | detection; correlations with known blocks |
 //! | `correct`, `meter` | DC and IQ imbalance; level of the input |
 //! | `decide` | decisions and soft values |
@@ -42,6 +43,7 @@ mod meter;
 pub mod original;
 mod pool;
 mod receiver;
+mod samples;
 mod search;
 mod simd;
 mod solve;
@@ -50,8 +52,8 @@ pub(crate) mod tests;
 
 #[cfg(feature = "flow")]
 pub(crate) use {
-    acquire::Start, acquirer::Acquirer, acquirer::LIMIT, blocks::Samples, decoder::BEHIND,
-    decoder::Decoder, receiver::BEFORE,
+    acquire::Start, acquirer::Acquirer, acquirer::LIMIT, decoder::Decoder, decoder::FRAME_AFTER,
+    receiver::FRAME_BEFORE, samples::Samples,
 };
 
 pub use config::{Acquisition, Equaliser, ModeVote, RxConfig, RxConfigError};

@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use super::acquire::Start;
-use super::blocks::Samples;
 use super::config::{RxConfig, RxConfigError};
 use super::decoder::Decoder;
 use super::frame::ReceivedFrame;
+use super::samples::Samples;
 
 /// Frames that wait for a thread, for each thread.
 const WAITING: usize = 2;

@@ -4,16 +4,16 @@ use num_complex::Complex32;
 
 use super::acquire::Start;
 use super::acquirer::Acquirer;
-use super::blocks::Samples;
 use super::config::{Acquisition, RxConfig, RxConfigError};
 use super::correct::Correction;
-use super::decoder::{BEHIND, Decoder};
+use super::decoder::{Decoder, FRAME_AFTER};
 use super::frame::{Counts, ReceivedFrame};
 use super::original::Front;
 use super::pool::Pool;
+use super::samples::Samples;
 
 /// Samples before a frame's first symbol that go to a decoder with it.
-pub(crate) const BEFORE: i64 = 128;
+pub(crate) const FRAME_BEFORE: i64 = 128;
 
 enum Workers {
     Here(Box<Decoder>),
@@ -165,7 +165,7 @@ fn give(
     match workers {
         Workers::Here(decoder) => append(counts, frames, decoder.decode(samples, start)),
         Workers::Threads(pool) => {
-            let (from, to) = (start.sample - BEFORE, start.last() + BEHIND);
+            let (from, to) = (start.sample - FRAME_BEFORE, start.last() + FRAME_AFTER);
             pool.give(samples, from.max(samples.first), to, start);
         }
     }

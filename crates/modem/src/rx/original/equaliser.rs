@@ -1,4 +1,4 @@
-//! The equaliser by least mean squares.
+//! The equaliser by least mean squares (LMS).
 
 use num_complex::Complex64;
 
@@ -133,7 +133,7 @@ mod tests {
     use crate::waveform::cef;
 
     #[test]
-    fn block_mean_squares_have_the_golden_errors_and_taps() {
+    fn block_lms_has_the_golden_errors_and_taps() {
         let known: Vec<f32> = cef().iter().map(|&sign| f32::from(sign)).collect();
         let n = known.len();
         let channel = [Complex64::ONE, Complex64::ZERO, Complex64::new(0.0, 0.2)];

@@ -49,8 +49,8 @@ fn hostile_samples_make_no_frames_and_no_panic() {
     for (i, samples) in hostile.iter().enumerate() {
         for (acquisition, equaliser) in [
             (Acquisition::Fits, Equaliser::LeastSquares),
-            (Acquisition::Fits, Equaliser::MeanSquares),
-            (as_original, Equaliser::MeanSquares),
+            (Acquisition::Fits, Equaliser::Lms),
+            (as_original, Equaliser::Lms),
         ] {
             let config = RxConfig {
                 acquisition,

@@ -219,7 +219,7 @@ fn the_originals_equaliser_decodes_too() {
     };
     let samples = through(&channel, &stream(std::slice::from_ref(&sent), 700, 24));
     let config = RxConfig {
-        equaliser: Equaliser::MeanSquares,
+        equaliser: Equaliser::Lms,
         vote: ModeVote::Majority,
         ..RxConfig::default()
     };

@@ -11,7 +11,7 @@ use crate::waveform::{FRAME_SYMBOLS, Frame, Modulation};
 fn original() -> RxConfig {
     RxConfig {
         acquisition: Acquisition::Original { feedback: FEEDBACK },
-        equaliser: Equaliser::MeanSquares,
+        equaliser: Equaliser::Lms,
         vote: ModeVote::Majority,
         ..RxConfig::default()
     }
