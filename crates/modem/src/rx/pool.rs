@@ -1,11 +1,11 @@
 //! Threads that decode frames. Frames come back in the order in which they were found.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::acquire::Start;
 use super::config::{RxConfig, RxConfigError};
@@ -36,80 +36,10 @@ type Decode = Box<dyn FnMut(Samples, &Start) -> Option<ReceivedFrame> + Send>;
 /// What a thread does.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Jobs on their way to threads. No lock is held while a thread waits: whoever gives a job wakes
-/// one that sleeps, and no thread has to wait for another one to begin.
-#[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
-    came: Condvar,
-    went: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    jobs: VecDeque<Job>,
-    /// Threads that take jobs.
-    threads: usize,
-    /// No more jobs come.
-    ended: bool,
-}
-
-impl Queue {
-    /// What a thread that panicked leaves behind is whole: it decodes without the lock.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives a job; waits while `most` are waiting. Without a thread that would take it, the job is
-    /// lost.
-    fn give(&self, job: Job, most: usize) {
-        let full = |waiting: &mut Waiting| waiting.jobs.len() >= most && waiting.threads > 0;
-        let waiting = self.went.wait_while(self.lock(), full);
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        waiting.jobs.push_back(job);
-        drop(waiting);
-        self.came.notify_one();
-    }
-
-    /// Waits for a job; none comes any more if there is none.
-    fn take(&self) -> Option<Job> {
-        let none = |waiting: &mut Waiting| waiting.jobs.is_empty() && !waiting.ended;
-        let waiting = self.came.wait_while(self.lock(), none);
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        let job = waiting.jobs.pop_front();
-        drop(waiting);
-        self.went.notify_one();
-        job
-    }
-
-    fn end(&self) {
-        self.lock().ended = true;
-        self.came.notify_all();
-    }
-}
-
-/// A thread that takes jobs, as long as it lives.
-struct Taker(Arc<Queue>);
-
-impl Taker {
-    fn new(queue: &Arc<Queue>) -> Taker {
-        queue.lock().threads += 1;
-        Taker(Arc::clone(queue))
-    }
-}
-
-impl Drop for Taker {
-    fn drop(&mut self) {
-        self.0.lock().threads -= 1;
-        // Whoever waits for it to take jobs need not wait any more.
-        self.0.went.notify_all();
-    }
-}
-
 /// Decodes until no more jobs come, or nobody wants what is decoded. A panic is a job's end like
-/// another: whoever waits for the frames behind it would wait for ever.
-fn work(taker: &Taker, mut decode: Decode, finished: &Sender<Done>) {
-    while let Some(job) = taker.0.take() {
+/// another: whoever waits for the frames after it would wait for ever.
+fn work(jobs: &Receiver<Job>, mut decode: Decode, finished: &Sender<Done>) {
+    for job in jobs {
         let samples = Samples {
             values: &job.values,
             first: job.first,
@@ -127,9 +57,8 @@ fn work(taker: &Taker, mut decode: Decode, finished: &Sender<Done>) {
 }
 
 pub(crate) struct Pool {
-    queue: Arc<Queue>,
-    /// Jobs that may wait.
-    most: usize,
+    /// Jobs on their way to threads; nothing once the pool ends.
+    jobs: Option<Sender<Job>>,
     done: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
     /// Frames that came back before one that was found earlier.
@@ -156,11 +85,11 @@ impl Pool {
         decoder: impl Fn() -> Decode,
         mut spawn: impl FnMut(Work) -> io::Result<JoinHandle<()>>,
     ) -> Result<Pool, RxConfigError> {
-        let (finished, done) = mpsc::channel();
+        let (jobs, taken) = bounded(WAITING * threads);
+        let (finished, done) = unbounded();
         // If a thread cannot be started, dropping the pool ends those that were.
         let mut pool = Pool {
-            queue: Arc::default(),
-            most: WAITING * threads,
+            jobs: Some(jobs),
             done,
             threads: Vec::new(),
             early: BTreeMap::new(),
@@ -169,9 +98,9 @@ impl Pool {
             taken: 0,
         };
         for started in 0..threads {
-            let (taker, finished) = (Taker::new(&pool.queue), finished.clone());
+            let (jobs, finished) = (taken.clone(), finished.clone());
             let decode = decoder();
-            let thread = spawn(Box::new(move || work(&taker, decode, &finished)));
+            let thread = spawn(Box::new(move || work(&jobs, decode, &finished)));
             pool.threads
                 .push(thread.map_err(|_| RxConfigError::NoThread {
                     wanted: threads,
@@ -193,14 +122,17 @@ impl Pool {
             start: *start,
         };
         self.given += 1;
-        self.queue.give(job, self.most);
+        if let Some(jobs) = &self.jobs {
+            // Without a thread that would take it, the job is lost.
+            let _ = jobs.send(job);
+        }
     }
 
     /// Takes the frames whose turn it is; all that were given if `wait`. Where decoding one
     /// panicked, so does this, as it would without threads.
     pub fn take(&mut self, wait: bool, mut each: impl FnMut(Option<ReceivedFrame>)) {
         while self.taken < self.given {
-            // After a panic too: the frames behind the one that panicked are in `early`.
+            // After a panic too: the frames after the one that panicked are in `early`.
             if let Some(frame) = self.early.remove(&self.taken) {
                 self.taken += 1;
                 each(frame.unwrap_or_else(|panic| resume_unwind(panic)));
@@ -227,7 +159,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.queue.end();
+        self.jobs = None;
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -236,6 +168,7 @@ impl Drop for Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
