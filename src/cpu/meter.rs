@@ -23,7 +23,7 @@ pub struct PowerMeter {
     at_once: usize,
 }
 
-/// Spectra of a stretch of samples.
+/// Spectra of successive samples.
 #[derive(Clone, Copy, Debug)]
 pub struct SpectraRun<'a> {
     /// How many there are: the first window begins with the first sample.

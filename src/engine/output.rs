@@ -1,7 +1,7 @@
 //! One output stream: which spectra to make from which input, and which batches to send.
 //!
 //! The algorithm is that of katgpucbf's output scheduling. Front end and back end have their own
-//! cadences: the front end runs over stretches of constant coarse delay, as far as the input
+//! cadences: the front end runs over blocks, whose coarse delays are constant, as far as the input
 //! reaches; the back end always ends on whole output chunks, or on whole batches where a skip cuts
 //! one short.
 

@@ -1,6 +1,7 @@
 //! One output stream on the GPU.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -15,7 +16,9 @@ use super::ddc::{Ddc, Held};
 use super::device::address;
 use super::form::KernelChoice;
 use super::kernel_set::KernelSet;
-use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
+use super::parameters::{
+    BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate, SampleInput,
+};
 use super::power::Power;
 use super::slot::Slot;
 use super::statistics::Statistics;
@@ -221,43 +224,44 @@ impl GpuChanneliser {
         unsafe { table_copy.launch(compute, from, to, fine.len()) }
     }
 
-    /// Filters spectra `first .. end`, and finishes the groups that are then whole. The first
-    /// window begins `offset` samples into the view, which begins at `begin`; the output chunk
-    /// begins at `start`.
-    fn stretch(
+    /// Filters `spectra` of the output chunk, which begins at `start`, by one launch of each kernel,
+    /// and finishes the groups that are then whole. The first window begins `offset` samples into
+    /// `input`.
+    fn launch_front(
         &mut self,
-        (samples, begin): ([u64; N_POL], Timestamp),
+        input: &SampleInput,
         offset: [usize; N_POL],
-        (first, end): (usize, usize),
+        spectra: Range<usize>,
         start: Timestamp,
     ) -> Result<(), DriverError> {
+        let end = spectra.end;
         let counters = address(&self.slots[self.current].counters);
         let stream = &self.streams.compute;
         if let Some(power) = &self.power {
             // SAFETY: as below.
-            unsafe { power.add(stream, samples, offset, (first, end - first), counters) }?;
+            unsafe { power.add(stream, input, offset, spectra.clone(), counters) }?;
         }
         let input = match &mut self.ddc {
             None => FrontInput {
-                pol: samples,
+                pol: input.addresses,
                 offset: offset.map(|offset| offset as u64),
                 ring: 0,
             },
             Some((ddc, held)) => {
                 // SAFETY: as below; nobody else has the rings.
-                unsafe { ddc.convert(stream, held, samples, begin, offset, end - first) }?
+                unsafe { ddc.convert(stream, held, input, offset, spectra.len()) }?
             }
         };
         let args = FrontArgs {
             input,
-            spectra: (first, end),
+            spectra,
             number: (start.0 / self.spectrum_samples as u64) as u32,
             intermediate: self.intermediate(),
             counters,
         };
         // SAFETY: all that is used is on the compute stream, which the intake has made wait for the
-        // samples. They have the windows of spectra `first .. end` (`has_windows`), and padding
-        // behind; the ring has room for all groups that are unfinished.
+        // samples. They have the windows of these spectra (`has_windows`), and padding behind; the
+        // ring has room for all groups that are unfinished.
         unsafe { self.kernels.front(&self.streams.compute, &args) }?;
         self.filtered = end;
         self.finish_groups(end / self.kernels.group(), end, start)
@@ -326,7 +330,7 @@ impl GpuChanneliser {
 
     fn try_front(
         &mut self,
-        input: ([u64; N_POL], Timestamp),
+        input: &SampleInput,
         block: &Block<'_>,
         start: Timestamp,
     ) -> Result<(), DriverError> {
@@ -343,7 +347,7 @@ impl GpuChanneliser {
             let to = end.min(self.kernels.reach(first, self.ring));
             let to = to.min(most.map_or(to, |most| first + most));
             let skip = (first - block.first) * self.spectrum_samples;
-            self.stretch(input, block.offset.map(|o| o + skip), (first, to), start)?;
+            self.launch_front(input, block.offset.map(|o| o + skip), first..to, start)?;
             first = to;
         }
         self.computing.stop(&streams.compute)
@@ -449,7 +453,11 @@ impl Pipeline for GpuChanneliser {
             let way_out = "give it no more than the input and an output chunk have";
             return Err(PipelineError::new(stage, cause, way_out));
         }
-        self.try_front((samples.addresses(), input.start), block, chunk.start)
+        let samples = SampleInput {
+            addresses: samples.addresses(),
+            start: input.start,
+        };
+        self.try_front(&samples, block, chunk.start)
             .map_err(failed(stage))
     }
 

@@ -18,7 +18,7 @@ use num_complex::{Complex32, Complex64};
 
 use super::compile::DDC;
 use super::device::address;
-use super::parameters::FrontInput;
+use super::parameters::{FrontInput, SampleInput};
 use super::{Gpu, GpuError};
 use crate::config::{Narrowband, OutputConfig};
 
@@ -193,13 +193,13 @@ pub(super) struct Ddc {
     window: usize,
 }
 
-/// Bytes of the rings for stretches of up to `spectra` spectra.
+/// Bytes of the rings for launches of up to `spectra` spectra.
 pub fn ring_bytes(output: &OutputConfig, spectra: usize) -> usize {
     N_POL * Ddc::ring(output, spectra) * size_of::<Complex32>()
 }
 
 impl Ddc {
-    /// What `output` needs, for stretches of up to `spectra` spectra.
+    /// What `output` needs, for launches of up to `spectra` spectra.
     pub fn new(
         gpu: &Gpu,
         output: &OutputConfig,
@@ -250,16 +250,16 @@ impl Ddc {
         })
     }
 
-    /// Numbers that a ring should have for stretches of up to `spectra` spectra.
+    /// Numbers that a ring should have for launches of up to `spectra` spectra.
     pub fn ring(output: &OutputConfig, spectra: usize) -> usize {
         let window = output.taps.saturating_mul(output.pfb_step());
         let most = spectra.saturating_mul(output.pfb_hop()) + window;
-        // Half as much again as a window, at least, so that not every spectrum is a stretch of its
-        // own.
+        // Half as much again as a window, at least, so that not every spectrum needs a launch of
+        // its own.
         most.min(RING.max(window + window / 2)).next_power_of_two()
     }
 
-    /// Spectra of a stretch, at most.
+    /// Spectra of a launch, at most.
     pub fn most_spectra(&self) -> usize {
         (self.ring - self.window) / self.hop + 1
     }
@@ -289,8 +289,8 @@ impl Ddc {
     /// [`most_spectra`](Self::most_spectra); `stream` has it behind all that it had before. Returns
     /// what the filter reads.
     ///
-    /// `samples` are as in [`FrontInput`], of a view that begins at `start`; the first window
-    /// begins `offset` samples into it, which are a multiple of S as `start` is.
+    /// The first window begins `offset` samples into `samples`, which are a multiple of S, as the
+    /// timestamp of the first sample is.
     ///
     /// # Safety
     ///
@@ -300,14 +300,13 @@ impl Ddc {
         &self,
         stream: &CudaStream,
         held: &mut [Held; N_POL],
-        samples: [CUdeviceptr; N_POL],
-        start: Timestamp,
+        samples: &SampleInput,
         offset: [usize; N_POL],
         spectra: usize,
     ) -> Result<FrontInput, DriverError> {
         let subsampling = self.shape.subsampling as u64;
         let numbers = self.numbers(spectra) as u64;
-        let input = self.input(start, offset);
+        let input = self.input(samples.start, offset);
         let first = input.offset;
         let part = |pol: usize, held: &mut Held| {
             let new = held.extend(first[pol]..first[pol] + numbers, self.ring as u64);
@@ -315,7 +314,7 @@ impl Ddc {
             let aligned = new.start - new.start % OUTPUTS as u64;
             let time = aligned * subsampling;
             Part {
-                offset: time as i64 - start.0 as i64,
+                offset: time as i64 - samples.start.0 as i64,
                 phase: self.mixer.exact(time).into(),
                 at: aligned as u32,
                 count: if new.is_empty() {
@@ -337,8 +336,8 @@ impl Ddc {
         let advance = Phase::from(self.mixer.exact(subsampling));
         let mut launch = stream.launch_builder(&self.function);
         launch
-            .arg(&samples[0])
-            .arg(&samples[1])
+            .arg(&samples.addresses[0])
+            .arg(&samples.addresses[1])
             .arg(&self.filter)
             .arg(&self.scale)
             .arg(&advance)

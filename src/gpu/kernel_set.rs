@@ -219,14 +219,14 @@ impl KernelSet {
             .min(most)
     }
 
-    /// The spectrum up to which a stretch from `first` may go, if all groups before that of `first`
-    /// are finished.
+    /// The spectrum up to which a launch from `first` on may go, if all groups before that of
+    /// `first` are finished.
     pub fn reach(&self, first: usize, ring: usize) -> usize {
         (first / self.group() + ring) * self.group()
     }
 
-    /// Filters a stretch of spectra and counts their power; `stream` has it behind all that it had
-    /// before.
+    /// Filters spectra in one launch and counts their power; `stream` has it behind all that it
+    /// had before.
     ///
     /// # Safety
     ///
@@ -235,10 +235,10 @@ impl KernelSet {
     /// elsewhere meanwhile. The ring has room for the groups of `spectra` besides those that the
     /// back end has yet to read.
     pub unsafe fn front(&self, stream: &CudaStream, args: &FrontArgs) -> Result<(), DriverError> {
-        let (first, end) = args.spectra;
+        let Range { start: first, end } = args.spectra;
         let group = self.shape.group;
         let first_group = first / group;
-        let stretch = SpectraRange {
+        let range = SpectraRange {
             first: first as i32,
             end: end as i32,
             first_group: first_group as i32,
@@ -265,7 +265,7 @@ impl KernelSet {
         arguments
             .arg(&args.intermediate.data)
             .arg(&args.counters)
-            .arg(&stretch);
+            .arg(&range);
         if self.shape.depth > 0 {
             arguments.arg(&run);
         }
@@ -344,7 +344,7 @@ impl KernelSet {
         if end <= first {
             return Ok(());
         }
-        let stretch = SpectraRange {
+        let range = SpectraRange {
             first: 0,
             end: args.limit.min(end * self.shape.group) as i32,
             first_group: first as i32,
@@ -376,7 +376,7 @@ impl KernelSet {
             .arg(&args.fine)
             .arg(&args.out)
             .arg(&args.counters)
-            .arg(&stretch)
+            .arg(&range)
             .arg(&parameters);
         if self.transform.is_none() {
             arguments.arg(&run);

@@ -1,8 +1,10 @@
 //! What the kernels of an output are given, as they lay it out.
 
+use std::ops::Range;
+
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{DeviceRepr, ValidAsZeroBits};
-use ground::N_POL;
+use ground::{N_POL, Timestamp};
 use num_complex::Complex32;
 
 use crate::engine::FineDelay;
@@ -55,7 +57,7 @@ unsafe impl ValidAsZeroBits for Float4 {}
 /// Numbers (`u64`) per batch in the counters: clipped and power, per polarisation.
 pub(super) const COUNTERS: usize = 2 * N_POL;
 
-/// `Stretch` of geometry.cuh.
+/// `Stretch` of geometry.cuh: the spectra of one launch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpectraRange {
@@ -91,7 +93,16 @@ pub(super) struct Intermediate {
     pub groups: usize,
 }
 
-/// Where the windows of a stretch of spectra are.
+/// Where the samples of a view are on the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SampleInput {
+    /// Per polarisation, packed samples as in [`FrontInput`].
+    pub addresses: [CUdeviceptr; N_POL],
+    /// Timestamp of the first.
+    pub start: Timestamp,
+}
+
+/// Where the windows of successive spectra are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrontInput {
     /// Per polarisation, packed samples, 16-byte aligned, with `SampleView::PADDING` bytes behind
@@ -104,12 +115,12 @@ pub(super) struct FrontInput {
 }
 
 /// What the front end reads, and which spectra it makes of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FrontArgs {
     /// What it reads.
     pub input: FrontInput,
-    /// First spectrum in the output chunk, and the one behind the last.
-    pub spectra: (usize, usize),
+    /// Spectra of the output chunk.
+    pub spectra: Range<usize>,
     /// Number of the output chunk's first spectrum, counted from time 0; may wrap around.
     pub number: u32,
     /// Where filtered groups go.

@@ -1,17 +1,20 @@
 //! The digitiser's power where no wideband output counts it.
 
+use std::ops::Range;
+
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use dsp::SampleBits;
 use ground::N_POL;
 
 use super::compile::POWER;
+use super::parameters::SampleInput;
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
 
 /// Threads of a block, as the kernel has it.
 const THREADS: usize = 256;
-/// Blocks of one spectrum, at most: a stretch has many.
+/// Blocks of one spectrum, at most: a launch has many spectra.
 const BLOCKS: usize = 32;
 
 /// The kernel, for one output.
@@ -39,11 +42,8 @@ impl Power {
         })
     }
 
-    /// Adds the power of spectra `first ..` to the counters of their batches; `stream` has it
-    /// behind all that it had before.
-    ///
-    /// `samples` are packed, `offset` is where the first window begins in them, and there are
-    /// `spectra` windows.
+    /// Adds the power of `spectra` of an output chunk to the counters of their batches; `stream`
+    /// has it behind all that it had before. The first window begins `offset` samples into `input`.
     ///
     /// # Safety
     ///
@@ -51,17 +51,17 @@ impl Power {
     pub unsafe fn add(
         &self,
         stream: &CudaStream,
-        samples: [CUdeviceptr; N_POL],
+        input: &SampleInput,
         offset: [usize; N_POL],
-        (first, spectra): (usize, usize),
+        spectra: Range<usize>,
         counters: CUdeviceptr,
     ) -> Result<(), DriverError> {
         let offset = offset.map(|offset| (offset + self.last_tap) as u64);
-        let first = first as i32;
+        let first = spectra.start as i32;
         let mut launch = stream.launch_builder(&self.function);
         launch
-            .arg(&samples[0])
-            .arg(&samples[1])
+            .arg(&input.addresses[0])
+            .arg(&input.addresses[1])
             .arg(&offset[0])
             .arg(&offset[1])
             .arg(&counters)
@@ -69,7 +69,7 @@ impl Power {
         let blocks = self.spectrum_samples.div_ceil(2 * THREADS).min(BLOCKS);
         let config = LaunchConfig {
             // There may be more spectra than the other two dimensions allow.
-            grid_dim: (spectra as u32, blocks as u32, N_POL as u32),
+            grid_dim: (spectra.len() as u32, blocks as u32, N_POL as u32),
             block_dim: (THREADS as u32, 1, 1),
             shared_mem_bytes: 0,
         };

@@ -16,7 +16,9 @@ use crate::gpu::ddc::{Ddc, Held};
 use crate::gpu::device::address;
 use crate::gpu::form::{KernelChoice, KernelForm};
 use crate::gpu::kernel_set::KernelSet;
-use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
+use crate::gpu::parameters::{
+    BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate, SampleInput,
+};
 use crate::gpu::statistics::{self, StatisticsBuffers};
 use crate::gpu::{GpuError, tune};
 use crate::memory::BatchStats;
@@ -206,25 +208,28 @@ impl<'a> KernelTrial<'a> {
             };
             let groups = finished..whole;
             let offset = self.buffers.offset.map(|offset| offset + first * step);
-            let begin = self.buffers.begin;
+            let samples = SampleInput {
+                addresses: *samples,
+                start: self.buffers.begin,
+            };
             // SAFETY: the buffers are of the sizes that a pass needs, and `self` keeps them; all is
             // on one stream, which is idle before anything is dropped. Stages by themselves find
             // what the last pass left.
             unsafe {
                 let input = match &self.ddc {
                     None => FrontInput {
-                        pol: *samples,
+                        pol: samples.addresses,
                         offset: offset.map(|offset| offset as u64),
                         ring: 0,
                     },
                     Some(ddc) if wanted(TimedStage::Convert) => {
-                        ddc.convert(stream, &mut held, *samples, begin, offset, end - first)?
+                        ddc.convert(stream, &mut held, &samples, offset, end - first)?
                     }
-                    Some(ddc) => ddc.input(begin, offset),
+                    Some(ddc) => ddc.input(samples.start, offset),
                 };
                 let front = FrontArgs {
                     input,
-                    spectra: (first, end),
+                    spectra: first..end,
                     number: (back.start / self.buffers.output.spectrum_samples() as u64) as u32,
                     intermediate: back.intermediate,
                     counters: back.counters,
