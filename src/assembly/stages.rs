@@ -129,7 +129,7 @@ pub struct FinishedStages {
 
 impl Stages {
     /// Lcores that an engine takes.
-    pub fn lcores(rx_queues: usize, tx_queues: usize) -> usize {
+    pub fn lcore_count(rx_queues: usize, tx_queues: usize) -> usize {
         rx_queues + 1 + tx_queues
     }
 

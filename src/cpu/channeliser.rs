@@ -334,7 +334,7 @@ impl Pipeline for CpuChanneliser {
         Ok(self.sums.pop_front())
     }
 
-    fn lcores(&self) -> Vec<ThreadReport> {
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         let total = self.begun.elapsed();
         let worker = |(i, scratch): (usize, &Mutex<Scratch>)| {
             let times = ground::lock(scratch).times;

@@ -113,8 +113,8 @@ pub trait Intake: Send {
         None
     }
 
-    /// Time that copying takes where it is not the CPU's, since the start.
-    fn lcores(&self) -> Vec<ThreadReport> {
+    /// Where the time of what copies went since the start, if a device copies.
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }
@@ -193,6 +193,6 @@ pub trait Pipeline: Send {
         None
     }
 
-    /// Time per worker thread since the start.
-    fn lcores(&self) -> Vec<ThreadReport>;
+    /// Where the time of each worker thread, or of the device's stream, went since the start.
+    fn thread_reports(&self) -> Vec<ThreadReport>;
 }

@@ -373,19 +373,23 @@ impl Engine {
         names.join(" and ")
     }
 
-    /// Where the backend's time went so far. Threads that compute for several outputs are told
-    /// once.
-    pub fn lcores(&self) -> Vec<ThreadReport> {
+    /// Where the time of the backend's threads and streams went so far. Threads that compute for
+    /// several outputs are reported once.
+    pub fn thread_reports(&self) -> Vec<ThreadReport> {
         let outputs = self.outputs.iter();
         let mut pipelines: Vec<ThreadReport> = Vec::new();
-        for report in outputs.flat_map(|output| output.pipeline().lcores()) {
+        for report in outputs.flat_map(|output| output.pipeline().thread_reports()) {
             let known = pipelines.iter_mut().find(|known| known.name == report.name);
             match known {
                 Some(known) => known.join(report),
                 None => pipelines.push(report),
             }
         }
-        self.intake.lcores().into_iter().chain(pipelines).collect()
+        self.intake
+            .thread_reports()
+            .into_iter()
+            .chain(pipelines)
+            .collect()
     }
 }
 

@@ -98,7 +98,7 @@ impl Pipeline for Keeps {
             }
         }))
     }
-    fn lcores(&self) -> Vec<ThreadReport> {
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }

@@ -42,7 +42,7 @@ impl Pipeline for Idle {
     fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         Ok(None)
     }
-    fn lcores(&self) -> Vec<ThreadReport> {
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }

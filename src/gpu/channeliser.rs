@@ -495,7 +495,7 @@ impl Pipeline for GpuChanneliser {
         Some((stage_name(&self.name), self.computing.busy().clone()))
     }
 
-    fn lcores(&self) -> Vec<ThreadReport> {
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         let name = stage_name(&self.name);
         vec![self.computing.report(&name, "compute", self.begun)]
     }

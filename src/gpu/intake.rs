@@ -363,7 +363,7 @@ impl crate::engine::Intake for GpuIntake {
         (!self.buffers.is_empty()).then(|| ("gpu-in".to_owned(), self.copying.busy().clone()))
     }
 
-    fn lcores(&self) -> Vec<ThreadReport> {
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         if self.buffers.is_empty() {
             return Vec::new();
         }

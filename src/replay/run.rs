@@ -151,7 +151,7 @@ pub fn run(
         }
     };
     // The stages', the source and the recorder.
-    let lcores = Stages::lcores(plan.queues.len(), 1) + 2;
+    let lcores = Stages::lcore_count(plan.queues.len(), 1) + 2;
     let eal = Eal::init(&EalConfig {
         worker_cpus: (0..lcores).map(|i| cpus[i % cpus.len()]).collect(),
         memory_mib: memory_mib(plan.queues.len()),
@@ -403,7 +403,7 @@ impl Replay {
         let samples = input.pols.iter().map(|pol| pol.samples).max().unwrap_or(0);
         let samples_per_second = samples as f64 / seconds;
         let mut lcores = self.threads.reports();
-        lcores.extend(engine.lcores());
+        lcores.extend(engine.thread_reports());
         let requests = (!plan.requests.is_empty()).then(|| {
             let clock = self.threads.eal().tsc_clock();
             let end = output_end(plan, &outputs);

@@ -126,7 +126,7 @@ impl Pipeline for Late {
         Some((device.to_owned(), Arc::default()))
     }
 
-    fn lcores(&self) -> Vec<ThreadReport> {
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         let name = format!("worker of {}", self.polls);
         vec![ThreadReport {
             name,
@@ -359,7 +359,11 @@ fn an_engine_tells_what_computes() {
     assert_eq!(same.backend(), "late by 7");
     let engine = parts([Late::new(7, false), Late::new(0, false)]).engine;
     assert_eq!(engine.backend(), "late by 7 and late by 0");
-    let names: Vec<_> = engine.lcores().into_iter().map(|of| of.name).collect();
+    let names: Vec<_> = engine
+        .thread_reports()
+        .into_iter()
+        .map(|of| of.name)
+        .collect();
     assert_eq!(names, ["worker of 7", "worker of 0"]);
 }
 
@@ -385,7 +389,7 @@ fn a_backend_tells_which_devices_are_busy_for_it() {
     let workers = Arc::new(cpu::Workers::unpinned(1).unwrap());
     let backend = cpu::backend(&config, &workers);
     assert!(backend.busy().is_empty() && busy(backend.pipelines).is_empty());
-    assert!(backend.intake.lcores().is_empty());
+    assert!(backend.intake.thread_reports().is_empty());
 }
 
 /// An engine without input turns. One that waits for a backend does not, as far as a watchdog sees.

@@ -25,7 +25,7 @@ impl Cpus {
         } else {
             options.cpus.clone()
         };
-        let lcores = options.lcores();
+        let lcores = options.lcore_count();
         let taken = options.engines * options.rx_queues
             + options.modest_cpus()
             + options.generators

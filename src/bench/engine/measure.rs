@@ -139,7 +139,7 @@ impl Bench<'_> {
             lcores: measured.lcores,
             compute: engines
                 .iter()
-                .flat_map(|engine| engine.lcores())
+                .flat_map(|engine| engine.thread_reports())
                 .filter(|lcore| lcore.core.is_some())
                 .collect(),
             config: configs.to_vec(),

@@ -309,8 +309,10 @@ impl BenchOptions {
     }
 
     /// Worker lcores of the whole bench.
-    pub fn lcores(&self) -> usize {
-        self.engines * Stages::lcores(self.rx_queues, self.tx_queues) + self.generators + self.sinks
+    pub fn lcore_count(&self) -> usize {
+        self.engines * Stages::lcore_count(self.rx_queues, self.tx_queues)
+            + self.generators
+            + self.sinks
     }
 
     /// One configuration per engine, checked.

@@ -210,7 +210,7 @@ impl Pipeline for Gated {
         Ok(self.done.pop_front())
     }
 
-    fn lcores(&self) -> Vec<ThreadReport> {
+    fn thread_reports(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }
