@@ -11,7 +11,7 @@ use crate::memory::{FrozenChunk, SampleView};
 #[derive(Debug, Default)]
 pub struct CpuIntake {
     chunks: VecDeque<FrozenChunk>,
-    retired: VecDeque<FrozenChunk>,
+    released: VecDeque<FrozenChunk>,
 }
 
 impl crate::engine::Intake for CpuIntake {
@@ -33,11 +33,11 @@ impl crate::engine::Intake for CpuIntake {
     }
 
     fn release(&mut self) -> Result<(), PipelineError> {
-        self.retired.extend(self.chunks.pop_front());
+        self.released.extend(self.chunks.pop_front());
         Ok(())
     }
 
     fn poll_released(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
-        Ok(self.retired.pop_front())
+        Ok(self.released.pop_front())
     }
 }

@@ -94,7 +94,7 @@ pub trait Intake: Send {
     /// If it `follows` directly on the chunk before it, its head becomes that one's tail.
     fn load(&mut self, chunk: FrozenChunk, follows: bool) -> Result<(), PipelineError>;
 
-    /// The oldest chunk that is not retired, as the pipelines read it: `samples` usable samples
+    /// The oldest chunk that is not released, as the pipelines read it: `samples` usable samples
     /// from timestamp `start`. `None` if there is no chunk.
     fn view(
         &mut self,

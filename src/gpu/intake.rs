@@ -38,9 +38,10 @@ pub struct GpuIntake {
     layout: ChunkLayout,
     buffers: Vec<Buffer>,
     next: usize,
-    /// Not retired, oldest first.
+    /// Not released, oldest first.
     loaded: VecDeque<Loaded>,
-    leaving: VecDeque<Leaving>,
+    /// Released, or copied, oldest first.
+    released: VecDeque<Released>,
     spare: Vec<CudaEvent>,
     begun: Instant,
     copying: Stopwatch,
@@ -64,14 +65,14 @@ struct Loaded {
     place: ChunkHome,
 }
 
-/// A chunk that is still read, until all of the events.
+/// A chunk that is given back once nothing reads it any more, which is after all of the events.
 #[derive(Debug)]
-struct Leaving {
+struct Released {
     chunk: FrozenChunk,
     reads: Vec<CudaEvent>,
 }
 
-impl Leaving {
+impl Released {
     fn new(chunk: FrozenChunk) -> Self {
         let reads = Vec::with_capacity(2);
         Self { chunk, reads }
@@ -112,7 +113,7 @@ impl GpuIntake {
             layout: *layout,
             next: 0,
             loaded: VecDeque::new(),
-            leaving: VecDeque::new(),
+            released: VecDeque::new(),
             spare: Vec::new(),
             begun: Instant::now(),
             copying: Stopwatch::with_pauses(TIMED_EVERY),
@@ -165,7 +166,7 @@ impl GpuIntake {
         let before = self.loaded.back().filter(|_| follows);
         let before = before.map(|loaded| loaded.at);
         // Kept before the first copy is issued: whatever fails, the memory outlives the copies.
-        self.leaving.push_back(Leaving::new(chunk));
+        self.released.push_back(Released::new(chunk));
         if let Some(before) = before {
             let read = self.extend(before, from, pinned)?;
             self.read_until(read);
@@ -186,10 +187,10 @@ impl GpuIntake {
         Ok(())
     }
 
-    /// The chunk that is leaving last is read until this event too.
+    /// The chunk that was released or copied last is read until this event too.
     fn read_until(&mut self, event: CudaEvent) {
-        if let Some(leaving) = self.leaving.back_mut() {
-            leaving.reads.push(event);
+        if let Some(released) = self.released.back_mut() {
+            released.reads.push(event);
         }
     }
 
@@ -226,7 +227,7 @@ impl GpuIntake {
         Ok(event)
     }
 
-    fn try_retire(&mut self) -> Result<(), DriverError> {
+    fn try_release(&mut self) -> Result<(), DriverError> {
         let Some(loaded) = self.loaded.pop_front() else {
             return Ok(());
         };
@@ -240,7 +241,7 @@ impl GpuIntake {
             ChunkHome::Own(chunk) => {
                 let read = self.event()?;
                 let recorded = read.record(&self.streams.compute);
-                self.leaving.push_back(Leaving {
+                self.released.push_back(Released {
                     chunk,
                     reads: vec![read],
                 });
@@ -249,9 +250,9 @@ impl GpuIntake {
         }
     }
 
-    fn try_reclaim(&mut self) -> Result<Option<FrozenChunk>, DriverError> {
+    fn try_poll_released(&mut self) -> Result<Option<FrozenChunk>, DriverError> {
         self.copying.read()?;
-        let Some(first) = self.leaving.front() else {
+        let Some(first) = self.released.front() else {
             return Ok(None);
         };
         for event in &first.reads {
@@ -259,9 +260,9 @@ impl GpuIntake {
                 return Ok(None);
             }
         }
-        Ok(self.leaving.pop_front().map(|leaving| {
-            self.spare.extend(leaving.reads);
-            leaving.chunk
+        Ok(self.released.pop_front().map(|released| {
+            self.spare.extend(released.reads);
+            released.chunk
         }))
     }
 }
@@ -312,8 +313,8 @@ impl crate::engine::Intake for GpuIntake {
             Some((pol0, pol1)) => self.adopt(chunk, [pol0, pol1], follows),
             None if self.loaded.len() < self.buffers.len() => self.copy(chunk, follows),
             None => {
-                let cause = format!("{} chunks are loaded and not retired", self.loaded.len());
-                let way_out = "retire a chunk before the next but one is loaded";
+                let cause = format!("{} chunks are loaded and not released", self.loaded.len());
+                let way_out = "release the oldest before another is loaded";
                 return Err(PipelineError::new("copying to the GPU", cause, way_out));
             }
         }
@@ -345,18 +346,19 @@ impl crate::engine::Intake for GpuIntake {
             samples,
             pol: [&[]; N_POL],
             // SAFETY: the chunk, or its copy, is this intake's until the compute stream, which
-            // pipelines share, has passed all that was issued before it was retired, which needs
+            // pipelines share, has passed all that was issued before it was released, which needs
             // this view to have ended; and it has so many bytes and the padding.
             device: Some(unsafe { DeviceSamples::new(loaded.at, bytes) }),
         }))
     }
 
     fn release(&mut self) -> Result<(), PipelineError> {
-        self.try_retire().map_err(failed("computing on the GPU"))
+        self.try_release().map_err(failed("computing on the GPU"))
     }
 
     fn poll_released(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
-        self.try_reclaim().map_err(failed("copying to the GPU"))
+        self.try_poll_released()
+            .map_err(failed("copying to the GPU"))
     }
 
     fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {

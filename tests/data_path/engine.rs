@@ -135,7 +135,7 @@ impl Pipeline for Late {
     }
 }
 
-/// Gives a chunk back the third time that it is asked after the chunk was retired.
+/// Gives a chunk back the third time that it is asked after the chunk was released.
 #[derive(Default)]
 struct Slow {
     chunks: cpu::CpuIntake,
