@@ -59,9 +59,9 @@ pub struct GpuChanneliser {
     /// Only the compute stream uses these: they are in order by themselves.
     intermediate: CudaSlice<f32>,
     ring: usize,
-    /// Gains from the next output chunk on, and how often they were set.
+    /// Gains from the next output chunk on, and a number that grows when they change.
     next_gains: [Gains; N_POL],
-    settings: u64,
+    gains_version: u64,
     /// One per output chunk; they take turns.
     slots: Vec<Slot>,
     /// Slot of the current chunk, and whether that is under construction.
@@ -116,7 +116,7 @@ impl GpuChanneliser {
             slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
             next_gains: [0; N_POL]
                 .map(|_| Gains::uniform(channels, Complex32::new(config.gain as f32, 0.0))),
-            settings: 1,
+            gains_version: 1,
             ring,
             kernels,
             ddc: ddc.map(|ddc| (ddc, Default::default())),
@@ -182,10 +182,10 @@ impl GpuChanneliser {
         unsafe {
             result::memset_d8_async(counters, 0, slot.counters.num_bytes(), compute.cu_stream())
         }?;
-        if slot.setting == self.settings {
+        if slot.gains_version == self.gains_version {
             return Ok(());
         }
-        slot.setting = self.settings;
+        slot.gains_version = self.gains_version;
         let table = slot.host_gains.as_mut_slice()?;
         let [x, y] = self.next_gains.each_ref().map(Gains::each);
         for (entry, (x, y)) in table.iter_mut().zip(x.iter().zip(y)) {
@@ -418,7 +418,7 @@ impl Pipeline for GpuChanneliser {
             && gains.channels() == next.channels()
         {
             std::mem::swap(next, gains);
-            self.settings += 1;
+            self.gains_version += 1;
         }
     }
 

@@ -23,7 +23,7 @@ use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind, SampleV
 /// one being filled.
 pub const COPIES: usize = 3;
 
-/// From one copy that is timed to the next: the copy engine loses time with each time stamp.
+/// Least time from one timed copy to the next: the copy engine loses time with each time stamp.
 const TIMED_EVERY: Duration = Duration::from_millis(50);
 
 /// The [`Intake`](crate::engine::Intake) of GPU pipelines, which share its streams.

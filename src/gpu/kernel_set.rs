@@ -11,7 +11,7 @@ use super::cufft::Transform;
 use super::device::address;
 use super::form::KernelForm;
 use super::launch::{Arguments, Kernel};
-use super::parameters::{BackArgs, FrontArgs, Intermediate, SpectraRange, Stream};
+use super::parameters::{BackArgs, DitherOrigin, FrontArgs, Intermediate, SpectraRange};
 use super::shape::KernelShape;
 use super::statistics::StatisticsForm;
 use super::variant::{INTERMEDIATE, KernelBuild, SummingBuild, Variant, transforms};
@@ -247,7 +247,7 @@ impl KernelSet {
             number: args.number,
         };
         let groups = end.div_ceil(group) - first_group;
-        let run = self.run(groups);
+        let run = self.groups_per_block(groups);
         let rows = match self.shape.depth {
             0 => groups,
             _ => groups.div_ceil(run as usize),
@@ -275,8 +275,8 @@ impl KernelSet {
     }
 
     /// Successive groups of each block of the front kernel, of `groups` in all, such that all
-    /// blocks run at a time.
-    fn run(&self, groups: usize) -> i32 {
+    /// blocks run at a time: the kernels' `run`.
+    fn groups_per_block(&self, groups: usize) -> i32 {
         match self.shape.depth {
             0 => 1,
             _ => groups.div_ceil(self.front.rows) as i32,
@@ -352,12 +352,12 @@ impl KernelSet {
             input_ring: 0,
             number: 0,
         };
-        let parameters = Stream {
+        let origin = DitherOrigin {
             start: args.start,
             feng_id: args.feng_id,
             unused: 0,
         };
-        let run = self.run(end - first);
+        let run = self.groups_per_block(end - first);
         let back = match (&args.statistics, &self.summing) {
             (Some(_), Some((back, _))) => back,
             _ => &self.back,
@@ -377,7 +377,7 @@ impl KernelSet {
             .arg(&args.out)
             .arg(&args.counters)
             .arg(&range)
-            .arg(&parameters);
+            .arg(&origin);
         if self.transform.is_none() {
             arguments.arg(&run);
         }

@@ -72,17 +72,18 @@ pub(super) struct SpectraRange {
 // SAFETY: the same six integers as in geometry.cuh.
 unsafe impl DeviceRepr for SpectraRange {}
 
-/// `Stream` of correct.cuh.
+/// What the dither of an output chunk is drawn from. `Stream` of correct.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
+pub(super) struct DitherOrigin {
+    /// Timestamp of the chunk's first spectrum.
     pub start: u64,
     pub feng_id: u32,
     pub unused: u32,
 }
 
 // SAFETY: the same fields in the same order as in correct.cuh, whose alignment is that of C.
-unsafe impl DeviceRepr for Stream {}
+unsafe impl DeviceRepr for DitherOrigin {}
 
 /// What lies between the front end and the back end: a ring of groups of spectra.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@ pub(super) struct Slot {
     pub counters: CudaSlice<u64>,
     pub gains: CudaSlice<Float4>,
     pub fine: CudaSlice<Float4>,
-    /// The setting that `gains` are of; 0 before the first.
-    pub setting: u64,
+    /// The version that `gains` are of; 0 before the first.
+    pub gains_version: u64,
     pub host_counters: PinnedHostSlice<u64>,
     /// Written by the CPU before the launch that copies them.
     pub host_gains: PinnedHostSlice<Float4>,
@@ -40,7 +40,7 @@ impl Slot {
             counters: gpu.zeros("counters", batches * COUNTERS)?,
             gains: gpu.zeros("gains", output.channels)?,
             fine: gpu.zeros("delays", batches * output.spectra_per_heap())?,
-            setting: 0,
+            gains_version: 0,
             host_counters: gpu.pinned("counters", batches * COUNTERS)?,
             host_gains: gpu.pinned("gains", output.channels)?,
             host_fine: gpu.pinned("delays", batches * output.spectra_per_heap())?,

@@ -82,20 +82,22 @@ pub(super) fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineErr
 /// passed.
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch {
-    /// From one that is timed to the next.
+    /// Least time from one timed piece of work to the next; zero: all are timed.
     pause: Duration,
-    /// When one was timed.
+    /// When the last timed piece began.
     timed: Option<Instant>,
-    /// Begun since then.
+    /// Pieces begun since then.
     begun: u64,
-    /// Whether what was begun last is timed.
+    /// Whether the piece that was begun last is timed.
     timing: bool,
-    /// With how many each stands for.
+    /// Events before and after each timed piece that has not been read, and how many pieces it
+    /// stands for.
     running: VecDeque<([CudaEvent; 2], u64)>,
+    /// Events for the next.
     spare: Vec<[CudaEvent; 2]>,
-    /// Nanoseconds that the last one took.
+    /// Nanoseconds that the last piece that was read took.
     last: u64,
-    /// Nanoseconds; this has one writer.
+    /// Nanoseconds of all pieces that have been read; this has one writer.
     busy: Arc<AtomicU64>,
 }
 
@@ -131,7 +133,7 @@ impl Stopwatch {
         Ok(())
     }
 
-    /// Marks its end.
+    /// Marks the end of the work that was begun last.
     pub fn stop(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
         match self.running.back() {
             Some((marks, _)) if self.timing => marks[1].record(stream),
@@ -139,7 +141,7 @@ impl Stopwatch {
         }
     }
 
-    /// Nanoseconds so far.
+    /// Nanoseconds that the stream was busy so far.
     pub fn busy(&self) -> &Arc<AtomicU64> {
         &self.busy
     }
@@ -161,7 +163,7 @@ impl Stopwatch {
         }
     }
 
-    /// Adds up what has passed.
+    /// Adds up the timed pieces that the stream has passed.
     pub fn read(&mut self) -> Result<(), DriverError> {
         while let Some((marks, stands_for)) = self.running.front()
             && marks[1].try_is_complete()?
