@@ -357,7 +357,8 @@ impl Start<'_> {
             paths,
             team.min_zero_copy_packets,
             ticks,
-            (self.bell, threads.abort()),
+            self.bell,
+            threads.abort(),
         );
         let mut handles = Vec::new();
         for (index, tx) in team.into_iter().enumerate() {

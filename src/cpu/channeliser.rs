@@ -11,7 +11,7 @@ use num_complex::Complex32;
 use super::coefficients::Gains;
 use super::down::{Baseband, DownConverter};
 use super::group::{GroupKernels, GroupSpectra, Rows, Scratch};
-use super::oversampled::{HopSpectra, Hops};
+use super::oversampled::{DownInput, HopSpectra, Hops};
 use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers};
 use crate::config::PipelineConfig;
@@ -142,7 +142,11 @@ impl Front<'_> {
             };
             let (input, offset) = (self.input, self.block.offset);
             if self.pipeline.down.is_some() {
-                let from = (baseband, input, offset);
+                let from = DownInput {
+                    baseband,
+                    samples: input,
+                    offset,
+                };
                 return kernels.front_down_hops(hops, scratch, rows, from, of);
             }
             return kernels.front_hops(hops, scratch, rows, input, offset, of);

@@ -126,6 +126,17 @@ pub(super) struct HopSpectra {
     pub count: usize,
 }
 
+/// What spectra of a narrowband output are filtered from.
+#[derive(Clone, Copy)]
+pub(super) struct DownInput<'a> {
+    /// The PFB's input, from the block's first spectrum on.
+    pub baseband: &'a Baseband,
+    /// What it was made of.
+    pub samples: &'a SampleView<'a>,
+    /// Where the window of the block's first spectrum begins in the samples, per polarisation.
+    pub offset: [usize; N_POL],
+}
+
 impl GroupKernels {
     /// As [`front`](Self::front), for spectra of an oversampled output; `offset` is the window of
     /// the block's first spectrum.
@@ -170,15 +181,12 @@ impl GroupKernels {
     }
 
     /// As [`front_down`](Self::front_down), for spectra of an oversampled output.
-    ///
-    /// `baseband` begins with the block's first spectrum, and so does `offset` of the samples that
-    /// it was made of.
     pub fn front_down_hops(
         &self,
         hops: &Hops,
         scratch: &mut Scratch,
         rows: &mut Rows,
-        (baseband, input, offset): (&Baseband, &SampleView<'_>, [usize; N_POL]),
+        input: DownInput<'_>,
         of: HopSpectra,
     ) -> [u64; N_POL] {
         let begun = Instant::now();
@@ -190,7 +198,7 @@ impl GroupKernels {
                 for s in 0..of.count {
                     let spectrum = of.first + s;
                     let row = hops.first_row(&column, spectrum);
-                    let plane = &baseband.rows[pol][row * 2 * step + column.behind..];
+                    let plane = &input.baseband.rows[pol][row * 2 * step + column.behind..];
                     let mut tile = FirTile {
                         weights: hops.weights(&column, spectrum),
                         step,
@@ -204,8 +212,8 @@ impl GroupKernels {
                 }
             }
         }
-        let offset = offset.map(|offset| offset + of.first * hops.counted);
-        let power = hops.power(&self.unpacker, input, offset, of.count);
+        let offset = input.offset.map(|offset| offset + of.first * hops.counted);
+        let power = hops.power(&self.unpacker, input.samples, offset, of.count);
         scratch.times.fir += begun.elapsed();
         power
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::time::Instant;
 
 use dpdk::{ExtPool, PortStats};
 use dsp::OutputBits;
@@ -65,6 +66,15 @@ pub struct LossCounts {
     pub lcores: Vec<LcoreCounts>,
     /// This host's clock, if it tells.
     pub clock: Option<KernelClock>,
+}
+
+/// The counters as a look found them.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// When that was.
+    pub at: Instant,
+    /// What they were.
+    pub counts: &'a LossCounts,
 }
 
 /// Those of an output stream.

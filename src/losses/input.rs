@@ -89,8 +89,12 @@ impl Line<'_> {
             true => format!("no heap comes, since {since}"),
         };
         let (on, source) = (self.engine.interfaces.join(", "), &self.engine.source);
-        let (before, last) = self.before;
-        let seconds = self.now.duration_since(before).as_secs_f64().max(1e-9);
+        let last = self.last.counts;
+        let seconds = self
+            .now
+            .duration_since(self.last.at)
+            .as_secs_f64()
+            .max(1e-9);
         let rate = |count: u64| per_second(count as f64 / seconds);
         let datagrams = self.counts.datagrams.saturating_sub(last.datagrams);
         let packets = self.counts.rx_packets().saturating_sub(last.rx_packets());
@@ -122,7 +126,7 @@ impl Line<'_> {
 
     /// Why most datagrams since the look before were not placed.
     fn most_dropped(&self) -> Option<(DropCause, u64)> {
-        let last = self.before.1;
+        let last = self.last.counts;
         let new = |cause: DropCause| {
             self.counts
                 .dropped(cause)

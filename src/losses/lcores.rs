@@ -10,6 +10,7 @@ use ground::stats::PhaseTimes;
 use host::placement::{EnginePlan, Role};
 
 use super::Cause;
+use super::counts::Look;
 use super::numbers::span;
 use super::track::FoundLoss;
 
@@ -176,24 +177,20 @@ struct Trouble {
 
 impl LcoreTroubles {
     /// Takes in two looks. `lossy`: whether packets that came were lost between them.
-    pub fn look(
-        &mut self,
-        (before, last): (Instant, &[LcoreCounts]),
-        (now, lcores): (Instant, &[LcoreCounts]),
-        lossy: bool,
-    ) {
-        let seconds = now.duration_since(before).as_secs_f64().max(1e-9);
+    pub fn look(&mut self, last: Look<'_>, now: Look<'_>, lossy: bool) {
+        let lcores = &now.counts.lcores[..];
+        let seconds = now.at.duration_since(last.at).as_secs_f64().max(1e-9);
         self.troubles.resize_with(lcores.len(), Trouble::default);
-        let pairs = last.iter().zip(lcores).zip(&mut self.troubles);
-        for ((last, lcore), trouble) in pairs {
+        let pairs = last.counts.lcores.iter().zip(lcores);
+        for ((before, lcore), trouble) in pairs.zip(&mut self.troubles) {
             let keep = |since: &mut Option<Instant>, holds: bool| {
-                *since = holds.then(|| since.unwrap_or(before));
+                *since = holds.then(|| since.unwrap_or(last.at));
             };
-            let waited = lcore.waited.zip(last.waited);
+            let waited = lcore.waited.zip(before.waited);
             // The kernel counts a wait when it is over.
-            trouble.waits = waited.map_or(0.0, |(now, last)| ((now - last) / seconds).min(1.0));
-            trouble.works = (lcore.worked - last.worked) / seconds;
-            let still = lcore.turns.is_some() && lcore.turns == last.turns;
+            trouble.waits = waited.map_or(0.0, |(now, before)| ((now - before) / seconds).min(1.0));
+            trouble.works = (lcore.worked - before.worked) / seconds;
+            let still = lcore.turns.is_some() && lcore.turns == before.turns;
             // A thread that shares its CPU waits now and then, which costs nothing as a rule.
             let starved = trouble.waits >= WAITS && (lcore.polls || lossy);
             let busy = lcore.receives && trouble.works >= WORKS && !still && !starved;
@@ -206,11 +203,11 @@ impl LcoreTroubles {
             let pairs = pairs.filter(|(trouble, lcore)| is(trouble, lcore));
             pairs.map(|(_, lcore)| lcore.title()).collect::<Vec<_>>()
         };
-        let without = titles(&|trouble, lcore| trouble.without_cpu(now, lcore).is_some());
-        let busy = titles(&|trouble, _| trouble.busy(now).is_some());
+        let without = titles(&|trouble, lcore| trouble.without_cpu(now.at, lcore).is_some());
+        let busy = titles(&|trouble, _| trouble.busy(now.at).is_some());
         for (last, titles) in self.last.iter_mut().zip([without, busy]) {
             if !titles.is_empty() {
-                *last = Some(LastTrouble { at: now, titles });
+                *last = Some(LastTrouble { at: now.at, titles });
             }
         }
     }

@@ -6,7 +6,7 @@ use dsp::{OutputBits, level};
 use ground::N_POL;
 
 use super::Cause;
-use super::counts::{LossCounts, StreamCounts};
+use super::counts::{Look, LossCounts, StreamCounts};
 use super::track::FoundLoss;
 
 /// Share of a digitiser's samples at full scale: what noise at −7 dBFS has.
@@ -36,11 +36,11 @@ impl Levels {
     pub fn look(
         &mut self,
         heap_samples: u64,
-        (before, last): (Instant, &LossCounts),
-        (now, counts): (Instant, &LossCounts),
+        last: Look<'_>,
+        now: Look<'_>,
     ) -> [(Cause, FoundLoss); 2] {
-        let input = clipped_input(heap_samples, last, counts);
-        let output = clipped_output(last, counts);
+        let input = clipped_input(heap_samples, last.counts, now.counts);
+        let output = clipped_output(last.counts, now.counts);
         let found = |cause, since: &mut Option<Instant>, clipped: Option<u64>| {
             let loss = match clipped {
                 // Nothing came that could tell.
@@ -50,8 +50,8 @@ impl Levels {
                     FoundLoss::Lost(0)
                 }
                 Some(clipped) => {
-                    let since = *since.get_or_insert(before);
-                    let said = now.duration_since(since) >= FOR;
+                    let since = *since.get_or_insert(last.at);
+                    let said = now.at.duration_since(since) >= FOR;
                     FoundLoss::Lost(if said { clipped } else { 0 })
                 }
             };

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ground::counted;
 
-use super::counts::LossCounts;
+use super::counts::Look;
 use super::numbers::span;
 use super::text::{Line, Words};
 use super::track::FoundLoss;
@@ -25,31 +25,26 @@ struct Outage {
 }
 
 impl Outages {
-    /// Whether a port has no link `now`, or had none for a moment since the look `before`. What is
+    /// Whether a port has no link `now`, or had none for a moment since the `last` look. What is
     /// over is kept as long as the loss `is_active`.
-    pub fn look(
-        &mut self,
-        (before, last): (Instant, &LossCounts),
-        (now, counts): (Instant, &LossCounts),
-        is_active: bool,
-    ) -> Option<FoundLoss> {
+    pub fn look(&mut self, last: Look<'_>, now: Look<'_>, is_active: bool) -> Option<FoundLoss> {
         if !is_active {
             self.0.retain(|_, outage| outage.until.is_none());
         }
         let mut found = None;
-        for (name, up, downs) in &counts.links {
-            let link = last.links.iter().find(|(other, ..)| other == name);
+        for (name, up, downs) in &now.counts.links {
+            let link = last.counts.links.iter().find(|(other, ..)| other == name);
             let fell = downs.saturating_sub(link.map_or(0, |(.., downs)| *downs));
             let known = self.0.get_mut(name);
             let was_down = known.filter(|outage| outage.until.is_none());
             let since = match was_down {
                 Some(outage) if fell == 0 => {
-                    outage.until = up.then_some(now);
+                    outage.until = up.then_some(now.at);
                     (!up).then_some(outage.since)
                 }
                 _ if fell == 0 && *up => None,
                 _ => {
-                    let since = if fell > 0 { before } else { now };
+                    let since = if fell > 0 { last.at } else { now.at };
                     let outage = Outage {
                         since,
                         until: up.then_some(since),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use dpdk::PortStats;
 use ground::N_POL;
 
-use super::counts::{LossCounts, StreamCounts};
+use super::counts::{Look, LossCounts, StreamCounts};
 use super::heldup::HeldUp;
 use super::lcores::LcoreTroubles;
 use super::links::Outages;
@@ -49,7 +49,7 @@ pub struct Line<'a> {
     /// Heaps that were lost on this host by what goes on, about.
     pub lost_here: u64,
     /// The look before.
-    pub before: (Instant, &'a LossCounts),
+    pub last: Look<'a>,
     /// Where the loss began.
     pub from: &'a LossCounts,
     pub now: Instant,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dpdk::PortStats;
 use ground::{N_POL, SampleClock};
 
-use super::counts::LossCounts;
+use super::counts::{Look, LossCounts};
 use super::heldup::HeldUp;
 use super::lcores::LcoreTroubles;
 use super::levels::Levels;
@@ -160,11 +160,15 @@ impl Watch {
 
     /// Compares. Returns the lines that are due.
     pub fn look(&mut self, now: Moment, mut counts: LossCounts) -> Vec<LossEvent> {
-        let Some((before, last)) = self.recent.back().cloned() else {
+        let Some((before, kept)) = self.recent.back().cloned() else {
             return Vec::new();
         };
-        counts.keep_ports(&last);
-        let found = self.find(before, &last, now, &counts);
+        counts.keep_ports(&kept);
+        let last = Look {
+            at: before,
+            counts: &kept,
+        };
+        let found = self.find(last, now, &counts);
         let known = found
             .iter()
             .filter(|(_, found)| *found != FoundLoss::Unknown);
@@ -172,7 +176,7 @@ impl Watch {
         for &cause in &lossy {
             self.tracks
                 .entry(cause)
-                .or_insert_with(|| (Track::default(), last.clone()));
+                .or_insert_with(|| (Track::default(), kept.clone()));
         }
         let mut known = lossy.clone();
         known.extend(self.active().map(|(cause, ..)| cause));
@@ -184,7 +188,7 @@ impl Watch {
             let found = found.iter().find(|(other, _)| *other == cause);
             let found = found.map_or(FoundLoss::Lost(0), |(_, found)| *found);
             if !track.is_active() {
-                from.clone_from(&last);
+                from.clone_from(&kept);
             }
             let due = track.look(before, now.at, found);
             let Some(shown) = due.or_else(|| track.shown(before, now.at, found)) else {
@@ -196,7 +200,7 @@ impl Watch {
                 due: shown,
                 lossy: &known,
                 lost_here,
-                before: (before, &last),
+                last,
                 from,
                 now: now.at,
                 silent_since: self.silent_since,
@@ -282,14 +286,14 @@ impl Watch {
         line
     }
 
-    /// What of this moment differs from that before.
+    /// What of this moment differs from the `last` look.
     fn find(
         &mut self,
-        before: Instant,
-        last: &LossCounts,
+        last: Look<'_>,
         now: Moment,
         counts: &LossCounts,
     ) -> Vec<(Cause, FoundLoss)> {
+        let this = Look { at: now.at, counts };
         let mut found = Vec::new();
         let mut lost = |cause, count: u64| {
             if count > 0 {
@@ -297,21 +301,21 @@ impl Watch {
             }
         };
         for &cause in DropCause::ALL {
-            let count = counts.lost(cause).saturating_sub(last.lost(cause));
+            let count = counts.lost(cause).saturating_sub(last.counts.lost(cause));
             lost(Cause::Dropped(cause), count);
         }
         let ports = |value: fn(&PortStats) -> u64| {
             let sum = |counts: &LossCounts| counts.ports.iter().map(|(_, port)| value(port)).sum();
-            let (new, old): (u64, u64) = (sum(counts), sum(last));
+            let (new, old): (u64, u64) = (sum(counts), sum(last.counts));
             new.saturating_sub(old)
         };
         lost(Cause::RxMissed, ports(|port| port.rx_missed));
         lost(Cause::RxNoBuffer, ports(|port| port.rx_no_mbuf));
         lost(Cause::RxErrors, ports(|port| port.rx_errors));
         lost(Cause::TxErrors, ports(|port| port.tx_errors));
-        lost(Cause::NotSent, not_sent(last, counts));
+        lost(Cause::NotSent, not_sent(last.counts, counts));
         let is_active = self.is_active(Cause::Dropped(DropCause::NoFreeChunk));
-        self.held_up.look(last, counts, is_active);
+        self.held_up.look(last.counts, counts, is_active);
         let dropped = found
             .iter()
             .any(|(cause, _)| matches!(cause, Cause::Dropped(_)));
@@ -323,8 +327,7 @@ impl Watch {
             Cause::Dropped(DropCause::NoFreeChunk) => !sends_slowly,
             _ => false,
         });
-        let lcores = (now.at, &counts.lcores[..]);
-        self.lcores.look((before, &last.lcores), lcores, lossy);
+        self.lcores.look(last, this, lossy);
         let without = self.lcores.found(now.at, &counts.lcores);
         let slow = |(cause, _): &(Cause, FoundLoss)| {
             let full = Cause::Dropped(DropCause::NoFreeChunk);
@@ -335,22 +338,21 @@ impl Watch {
             self.times.note_slow(now.at);
         }
         found.extend(without);
-        let looks = ((before, last), (now.at, counts));
         let is_active = self.is_active(Cause::LinkDown);
-        let link_down = self.outages.look(looks.0, looks.1, is_active);
+        let link_down = self.outages.look(last, this, is_active);
         found.extend(link_down.map(|found| (Cause::LinkDown, found)));
-        found.extend(self.find_silence(looks.0, looks.1, dropped));
-        let jump = self.times.find_jump(&self.engine, last, now, counts);
+        found.extend(self.find_silence(last, this, dropped));
+        let jump = self.times.find_jump(&self.engine, last.counts, now, counts);
         if jump.is_some() {
             // What was not sampled is not missing.
             self.resumes = RESUMES;
         }
         found.extend(jump);
-        found.extend(self.find_missing(before, last, now.at, counts));
-        found.extend(self.times.find_off(&self.engine, last, now, counts));
+        found.extend(self.find_missing(last, this));
+        found.extend(self.times.find_off(&self.engine, last.counts, now, counts));
         found.extend(self.times.find_clock(&self.engine, now.at, counts));
         let heap_samples = self.engine.recv.packet_samples as u64;
-        found.extend(self.levels.look(heap_samples, looks.0, looks.1));
+        found.extend(self.levels.look(heap_samples, last, this));
         found.retain(|(_, found)| *found != FoundLoss::Lost(0));
         found
     }
@@ -358,27 +360,28 @@ impl Watch {
     /// Whether no heap comes. Where datagrams come that should be heaps, their causes say so.
     fn find_silence(
         &mut self,
-        (before, last): (Instant, &LossCounts),
-        (now, counts): (Instant, &LossCounts),
+        last: Look<'_>,
+        now: Look<'_>,
         dropped: bool,
     ) -> Option<(Cause, FoundLoss)> {
-        if counts.placed > last.placed {
-            self.silent_since = now;
+        let counts = now.counts;
+        if counts.placed > last.counts.placed {
+            self.silent_since = now.at;
             self.silent = false;
             return None;
         }
         // Whether heaps came until the look before, all of them dropped.
-        let again = self.silent && !dropped && self.silent_since == before;
+        let again = self.silent && !dropped && self.silent_since == last.at;
         if dropped {
-            self.silent_since = now;
+            self.silent_since = now.at;
         }
-        let explained = dropped || self.lcores.rx_stands_still(now, &counts.lcores);
+        let explained = dropped || self.lcores.rx_stands_still(now.at, &counts.lcores);
         let silence = match counts.placed {
             0 => self.engine.patience(),
             _ => self.engine.silence(),
         };
         let since = self.silent_since;
-        let silent = now.duration_since(since) >= silence && !explained;
+        let silent = now.at.duration_since(since) >= silence && !explained;
         if !self.engine.is_live() || !(self.silent || silent) {
             return None;
         }
@@ -396,14 +399,9 @@ impl Watch {
     }
 
     /// Heaps that chunks lack, and polarisations that they lack.
-    fn find_missing(
-        &mut self,
-        before: Instant,
-        last: &LossCounts,
-        now: Instant,
-        counts: &LossCounts,
-    ) -> Vec<(Cause, FoundLoss)> {
-        if counts.chunks == last.chunks {
+    fn find_missing(&mut self, last: Look<'_>, now: Look<'_>) -> Vec<(Cause, FoundLoss)> {
+        let counts = now.counts;
+        if counts.chunks == last.counts.chunks {
             if let Some(alone) = self.alone.as_mut().filter(|_| self.silent) {
                 alone.is_over = true;
             }
@@ -411,13 +409,13 @@ impl Watch {
         }
         let mut missing = 0;
         for pol in 0..N_POL {
-            let new = counts.missing[pol].saturating_sub(last.missing[pol]);
-            if counts.heaps[pol] > last.heaps[pol] {
+            let new = counts.missing[pol].saturating_sub(last.counts.missing[pol]);
+            if counts.heaps[pol] > last.counts.heaps[pol] {
                 let absent = self.absent[pol].take();
                 missing += new + absent.map_or(0, |absent| absent.missing);
             } else {
                 let none = Absent {
-                    since: before,
+                    since: last.at,
                     missing: 0,
                 };
                 self.absent[pol].get_or_insert(none).missing += new;
@@ -428,7 +426,7 @@ impl Watch {
             .filter_map(|(pol, absent)| Some((pol, absent.as_mut()?)))
             .next();
         let silence = self.engine.silence();
-        let one = one.filter(|(_, absent)| now.duration_since(absent.since) >= silence);
+        let one = one.filter(|(_, absent)| now.at.duration_since(absent.since) >= silence);
         let mut found = Vec::new();
         match (one, &mut self.alone) {
             (Some((pol, absent)), alone) => {
@@ -436,7 +434,7 @@ impl Watch {
                 *alone = Some(Alone {
                     absent: pol,
                     since,
-                    last: now,
+                    last: now.at,
                     is_over: false,
                 });
                 found.push((Cause::OnePolarisation, FoundLoss::Wrong { since, lost }));

@@ -225,7 +225,8 @@ impl<T: Ticks> TxLcore<T> {
         paths: Vec<TxPath>,
         min_zero_copy_packets: usize,
         ticks: &T,
-        (bell, abort): (&Arc<Bell>, &StopFlag),
+        bell: &Arc<Bell>,
+        abort: &StopFlag,
     ) -> Vec<Self> {
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
         let others: Vec<_> = (1..paths.len()).map(|_| passed()).collect();

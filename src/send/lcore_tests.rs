@@ -113,7 +113,7 @@ impl Bench {
             idle: IdlePolicy::Share,
         };
         let (abort, bell) = (StopFlag::default(), Arc::default());
-        let mut team = TxLcore::team(finished, vec![path], usize::MAX, &Tsc, (&bell, &abort));
+        let mut team = TxLcore::team(finished, vec![path], usize::MAX, &Tsc, &bell, &abort);
         Self {
             lcore: team.remove(0),
             sink,
