@@ -1,4 +1,4 @@
-// Barriers among some of a block's threads, numbered from 1. As with __syncthreads, what was written before is seen behind.
+// Named barriers: barriers among some of a block's threads, numbered from 1. As with __syncthreads, what was written before is seen behind.
 #pragma once
 
 // Waits until `threads` threads have come, this one among them.

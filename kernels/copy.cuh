@@ -1,4 +1,5 @@
-// Copies from global to shared memory that need no registers and go on meanwhile. Before compute capability 8.0, they don't.
+// Asynchronous copies (cp.async) from global to shared memory, which need no registers and go on meanwhile. Before compute capability 8.0, they
+// don't.
 #pragma once
 
 // 16 or 8 bytes, aligned to as many.

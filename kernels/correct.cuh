@@ -3,7 +3,8 @@
 #include "fft.cuh"
 #include "philox.cuh"
 
-struct Stream {
+// What the dither of a chunk is drawn from.
+struct DitherOrigin {
     u64 start; // timestamp of the chunk's first spectrum
     u32 feng_id;
     u32 unused;
@@ -24,9 +25,9 @@ __device__ __forceinline__ float reduce(float angle) {
 // The largest magnitude of a part.
 constexpr float LIMIT = OUT_BITS == 8 ? 127.f : 7.f;
 
-// Clamps, and counts. What is not a number becomes zero.
-__device__ __forceinline__ void clamp(float2 &x, u32 &saturated) {
-    saturated += !(fabsf(x.x) <= LIMIT && fabsf(x.y) <= LIMIT);
+// Clips, and counts. What is not a number becomes zero.
+__device__ __forceinline__ void clamp(float2 &x, u32 &clipped) {
+    clipped += !(fabsf(x.x) <= LIMIT && fabsf(x.y) <= LIMIT);
     x.x = x.x == x.x ? fminf(fmaxf(x.x, -LIMIT), LIMIT) : 0.f;
     x.y = x.y == x.y ? fminf(fmaxf(x.y, -LIMIT), LIMIT) : 0.f;
 }
@@ -102,9 +103,9 @@ struct Jones {
         return (fabsf(x[0].x) <= LIMIT) & (fabsf(x[0].y) <= LIMIT) & (fabsf(x[1].x) <= LIMIT) & (fabsf(x[1].y) <= LIMIT);
     }
 
-    __device__ __forceinline__ void clamp_both(u32 (&saturated)[2]) {
-        clamp(x[0], saturated[0]);
-        clamp(x[1], saturated[1]);
+    __device__ __forceinline__ void clamp_both(u32 (&clipped)[2]) {
+        clamp(x[0], clipped[0]);
+        clamp(x[1], clipped[1]);
     }
 
     __device__ __forceinline__ Quantised quantised() const {
@@ -125,9 +126,9 @@ struct Correction {
     u64 time;
     u32 feng_id;
 
-    __device__ __forceinline__ Correction(float4 fine, const Stream &stream, int spectrum)
+    __device__ __forceinline__ Correction(float4 fine, const DitherOrigin &origin, int spectrum)
         : slope{fine.x * (-3.14159265358979324f / CHANNELS), fine.y * (-3.14159265358979324f / CHANNELS)},
-          phase{reduce(fine.z), reduce(fine.w)}, time(stream.start + u64(spectrum) * (u64(HOP) * SUBSAMPLING)), feng_id(stream.feng_id) {}
+          phase{reduce(fine.z), reduce(fine.w)}, time(origin.start + u64(spectrum) * (u64(HOP) * SUBSAMPLING)), feng_id(origin.feng_id) {}
 
     // The angle of channel k.
     __device__ __forceinline__ float angle(int pol, int k) const {
@@ -143,18 +144,18 @@ struct Correction {
     }
 };
 
-// Clamps and counts where it must.
-__device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturated)[2]) {
+// Clips and counts where it must.
+__device__ __forceinline__ void clip(Jones &low, Jones &high, u32 (&clipped)[2]) {
     // Rare, and not so for what is not a number.
     if (!(low.fits() & high.fits())) {
-        low.clamp_both(saturated);
-        high.clamp_both(saturated);
+        low.clamp_both(clipped);
+        high.clamp_both(clipped);
     }
 }
 
 #if STATISTICS
 // The same, counted by channel, too, from that of `low` on; not if there is none.
-__device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturated)[2], u64 *channel) {
+__device__ __forceinline__ void clip(Jones &low, Jones &high, u32 (&clipped)[2], u64 *channel) {
     if (!(low.fits() & high.fits())) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -162,7 +163,7 @@ __device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturate
             (half == 0 ? low : high).clamp_both(of);
 #pragma unroll
             for (int pol = 0; pol < 2; pol++) {
-                saturated[pol] += of[pol];
+                clipped[pol] += of[pol];
                 if (of[pol] && channel) {
                     atomicAdd(channel + half * CHANNELS + pol, u64(1));
                 }
@@ -173,12 +174,12 @@ __device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturate
 #endif
 
 // Adds to what a batch counted, and starts anew.
-__device__ __forceinline__ void count(BatchStats &stats, u32 (&saturated)[2]) {
+__device__ __forceinline__ void count(BatchStats &stats, u32 (&clipped)[2]) {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        if (saturated[pol]) {
-            atomicAdd(&stats.saturated[pol], u64(saturated[pol]));
+        if (clipped[pol]) {
+            atomicAdd(&stats.clipped[pol], u64(clipped[pol]));
         }
-        saturated[pol] = 0;
+        clipped[pol] = 0;
     }
 }

@@ -38,7 +38,7 @@ struct alignas(2 * sizeof(Quantised)) Both {
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
-         const float4 *__restrict__ fine, Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run
+         const float4 *__restrict__ fine, Quantised *__restrict__ out, BatchStats *stats, SpectraRange range, DitherOrigin origin, int run
 #if STATISTICS
          ,
          Statistics statistics
@@ -60,13 +60,13 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
     // Complement digits make the mirror: this line of the one row goes with that one of the other.
     const int lines[2] = {line, BASEBAND ? line : LINES - 1 - line};
 
-    Turns turns(stretch, run);
+    Turns turns(range, run);
     int part = first_part;
     auto spectrum_at = [&](int place) { return turns.group() * GROUP + int(spectrum_of(part, place)); };
     auto copy = [&](int parity) {
-        copy_rows(z, mid + (turns.group() & stretch.ring - 1) * GROUP_BYTES, part, rows);
+        copy_rows(z, mid + (turns.group() & range.ring - 1) * GROUP_BYTES, part, rows);
         if (threadIdx.x < BACK_GROUP) {
-            copy_async<16>(delays + parity * BACK_GROUP + threadIdx.x, fine + min(spectrum_at(threadIdx.x), stretch.end - 1));
+            copy_async<16>(delays + parity * BACK_GROUP + threadIdx.x, fine + min(spectrum_at(threadIdx.x), range.end - 1));
         }
         commit_copies();
     };
@@ -86,12 +86,12 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
     }
     commit_copies();
 
-    u32 saturated[2] = {0, 0};
+    u32 clipped[2] = {0, 0};
     int batch = 0, parity = 0;
 #pragma unroll 1
     for (bool more = true; more;) {
         const int spectrum = spectrum_at(g);
-        const bool valid = spectrum < stretch.end;
+        const bool valid = spectrum < range.end;
         const bool first_of_two = PARTS_EACH == 2 && part == first_part;
         part = first_of_two ? first_part + 1 : first_part;
         if (!first_of_two) {
@@ -166,10 +166,10 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         }
         if (spectrum / SPECTRA_PER_HEAP != batch) {
 #endif
-            count(stats[batch], saturated);
+            count(stats[batch], clipped);
             batch = spectrum / SPECTRA_PER_HEAP;
         }
-        const Correction correction(delay, stream, spectrum);
+        const Correction correction(delay, origin, spectrum);
         Quantised *jones = out + (long long)batch * CHANNELS * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP;
         // One of this thread's channels, at its spectrum.
         auto store = [&](Quantised *at, int channel, Quantised x) {
@@ -183,7 +183,7 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
             } else if (first_of_two) {
                 even[channel * BACK_THREADS] = x;
                 // None follows the chunk's last.
-                if (spectrum + 1 == stretch.end) {
+                if (spectrum + 1 == range.end) {
                     *at = x;
                 }
             } else {
@@ -221,9 +221,9 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
                     high.dither(draws.of(quarter + 2));
 #endif
 #if STATISTICS
-                    saturate(low, high, saturated, statistics.clipped + 2 * (k + d * STEP));
+                    clip(low, high, clipped, statistics.clipped + 2 * (k + d * STEP));
 #else
-                    saturate(low, high, saturated);
+                    clip(low, high, clipped);
 #endif
                     store(to + d * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d, low.quantised());
                     store(to + (d + LINE_HALF) * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d + LINE_HALF, high.quantised());
@@ -231,7 +231,7 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
             }
         }
     }
-    count(stats[batch], saturated);
+    count(stats[batch], clipped);
 #if STATISTICS
     sums.finish();
 #endif

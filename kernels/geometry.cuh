@@ -54,8 +54,8 @@ __device__ __forceinline__ constexpr int rotation(u32 number) { return int(numbe
 // the results together, whole sectors of memory.
 constexpr bool PAIRED = BACK_GROUP == 4 && DEPTH > 0;
 
-// Part of one launch: a stretch of an output chunk's spectra, as groups of GROUP.
-struct Stretch {
+// The spectra of one launch: successive ones of an output chunk, as groups of GROUP.
+struct SpectraRange {
     int first;       // first spectrum in the chunk
     int end;         // behind the last; the back end discards spectra from there on
     int first_group; // group of the first block
@@ -66,6 +66,6 @@ struct Stretch {
 
 // Counters of one batch.
 struct BatchStats {
-    u64 saturated[2];
+    u64 clipped[2];
     u64 power[2];
 };

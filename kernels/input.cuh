@@ -23,7 +23,7 @@ struct Values {
 
 #endif
 
-// Both polarisations, of which narrowband has one at a time. Offsets are numbers from the begin, of the stretch's first spectrum's first.
+// Both polarisations, of which narrowband has one at a time. Offsets are numbers from the begin, of the first number of the range's first spectrum.
 struct Input {
     const Element *pol[2];
     long long offset[2];

@@ -1,5 +1,6 @@
 // The intermediate between front end and back end. Memory is what the front end waits for, so that a complex number has six
-// bytes: its components are rounded to the upper 24 bits of single precision, up or down by draws, which leaves them 16 significant ones.
+// bytes: its components are rounded to the upper 24 bits of single precision, which leaves them 16 significant ones.
+// Rounding is stochastic: up or down by draws.
 //
 // A group is (transform, k1, part of BACK_GROUP spectra); each of these is a row of N2 points, (n2, spectrum), that a block of the back end
 // reads as one piece. Every 32 numbers, a warp's, are a granule: 32 words with the upper halves of both components, then
@@ -38,10 +39,10 @@ __device__ __forceinline__ constexpr int granule(u32 k1, u32 n2, u32 g) {
     return int((k1 * PARTS + part_of(g)) * ROW + (n2 * BACK_GROUP + place_in_part(g)) / 32 * GRANULE);
 }
 
-// What is added to the lower byte of a component before it is cut off, 0 to 255, as if drawn: for each spectrum and column, for rows in the lower and the
-// upper half, whose channels are to be combined, and for re and im. It is made of their numbers alone, so that launches, blocks and chunks may begin
-// anywhere. With a constant half in its place, a tone that makes the same numbers in every spectrum makes the same errors, too, and these are tones
-// (docs/decisions/0076).
+// Stochastic rounding: what is added to the lower byte of a component before it is cut off, 0 to 255, as if drawn: for each spectrum and column,
+// for rows in the lower and the upper half, whose channels are to be combined, and for re and im. It is made of their numbers alone, so that
+// launches, blocks and chunks may begin anywhere. With a constant half in its place, a tone that makes the same numbers in every spectrum makes
+// the same errors, too, and these are tones (docs/decisions/0076).
 struct Draws {
     u32 bytes;
 

@@ -1,6 +1,9 @@
-// Successive kernels of a stream overlap at their ends: one may begin once every block of the one before it has let it or is over, and its
-// blocks then take the places of those that are over. Before it touches what the one before it reads or writes, it waits for that one's end,
-// whose own wait was for the one before. What is no kernel (copies, waits for events) is over before any that follows begins. From compute capability 9.0 on; before, kernels follow each other anyway.
+// Programmatic dependent launch, from compute capability 9.0 on.
+//
+// let_next_begin() lets the next kernel of the stream begin once every block of this one has called it or is over; the next kernel's blocks take the
+// places of those that are over. wait_for_previous() waits until the kernel before has ended, whose own wait was for the one before it, and until
+// what it wrote is visible: a kernel calls it before it touches anything that the kernel before reads or writes. Copies and waits for events overlap
+// with no kernel: they are over before any that follows begins. On older GPUs both functions do nothing, and kernels follow each other anyway.
 #pragma once
 
 __device__ __forceinline__ void let_next_begin() {

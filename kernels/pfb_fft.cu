@@ -22,19 +22,19 @@ static_assert(ITEMS % FRONT_THREADS == 0, "no thread is idle");
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
 pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 offset0, u64 offset1,
         const float *__restrict__ weights, const float2 *__restrict__ roots, char *__restrict__ mid,
-        BatchStats *stats, Stretch stretch) {
+        BatchStats *stats, SpectraRange range) {
     extern __shared__ float2 z[]; // (column, spectrum)
-    const int group = stretch.first_group + blockIdx.y;
+    const int group = range.first_group + blockIdx.y;
     const int column = blockIdx.x * TILE;
-    // Spectra of the group that this stretch has. Their windows are rows valid to valid_end + TAPS - 2.
-    const int valid = max(stretch.first - group * GROUP, 0);
-    const int valid_end = min(stretch.end - group * GROUP, GROUP);
-    // The offsets are those of the stretch's first spectrum; rows count from the group's first.
-    const long long lead = (long long)(group * GROUP - stretch.first) * HOP;
+    // Spectra of the group that this range has. Their windows are rows valid to valid_end + TAPS - 2.
+    const int valid = max(range.first - group * GROUP, 0);
+    const int valid_end = min(range.end - group * GROUP, GROUP);
+    // The offsets are those of the range's first spectrum; rows count from the group's first.
+    const long long lead = (long long)(group * GROUP - range.first) * HOP;
 #if OVER > 1
-    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring, rotation(stretch.number + group * GROUP)};
+    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, range.input_ring, rotation(range.number + group * GROUP)};
 #else
-    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring};
+    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, range.input_ring};
 #endif
 
     let_next_begin();
@@ -74,7 +74,7 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
     power.add_together();
     __syncthreads();
 
-    char *out = mid + (group & (stretch.ring - 1)) * GROUP_BYTES + blockIdx.z * TRANSFORM_BYTES;
+    char *out = mid + (group & (range.ring - 1)) * GROUP_BYTES + blockIdx.z * TRANSFORM_BYTES;
 #pragma unroll 1
     for (int item = threadIdx.x; item < TILE * GROUP * FOLD; item += FRONT_THREADS) {
         const int g = item % GROUP, c = item / GROUP % TILE, d = item / (GROUP * TILE);
@@ -87,7 +87,7 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
         if (g >= valid && g < valid_end) {
             const int n2 = column + c;
             const MidNumber to(out + granule(d, n2, g), (n2 * BACK_GROUP + place_in_part(g)) % 32);
-            const Draws draws(Draws::place(stretch.number + group * GROUP + g, blockIdx.z * N2 + n2));
+            const Draws draws(Draws::place(range.number + group * GROUP + g, blockIdx.z * N2 + n2));
 #pragma unroll
             for (int j = 0; j < LAST; j++) {
                 const int k1 = d + FOLD * j;

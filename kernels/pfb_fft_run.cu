@@ -2,7 +2,7 @@
 // for TILE columns n2 and `run` successive groups, so that each sample is decoded once, and rows are read once.
 // Grid (N2/TILE, runs), and one layer per transform.
 //
-// transform.cuh has the threads that transform.
+// Warp specialisation: some warps filter, and transform.cuh has the others, which transform.
 #include "geometry.cuh"
 #include "transform.cuh"
 
@@ -118,23 +118,23 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const Input &input, 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
 pfb_fft_run(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 offset0, u64 offset1,
             const float *__restrict__ weights, const float2 *__restrict__ roots, char *__restrict__ mid,
-            BatchStats *stats, Stretch stretch, int groups) {
+            BatchStats *stats, SpectraRange range, int groups) {
     extern __shared__ float2 between[]; // roots, then (buffer, column, spectrum), then rows of samples
     float2 *z = between + COLUMNS + N1;
     let_next_begin();
     Run run;
-    run.group = stretch.first_group + blockIdx.y * groups;
-    run.groups = min(groups, (stretch.end + GROUP - 1) / GROUP - run.group);
-    run.first = max(stretch.first - run.group * GROUP, 0);
-    run.end = min(stretch.end - run.group * GROUP, run.groups * GROUP);
+    run.group = range.first_group + blockIdx.y * groups;
+    run.groups = min(groups, (range.end + GROUP - 1) / GROUP - run.group);
+    run.first = max(range.first - run.group * GROUP, 0);
+    run.end = min(range.end - run.group * GROUP, run.groups * GROUP);
     if (threadIdx.x < FILTER_THREADS) {
         more_registers();
-        // The offsets are those of the stretch's first spectrum; rows count from the run's first.
-        const long long lead = (long long)(run.group * GROUP - stretch.first) * N;
-        const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring};
+        // The offsets are those of the range's first spectrum; rows count from the run's first.
+        const long long lead = (long long)(run.group * GROUP - range.first) * N;
+        const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, range.input_ring};
         filter(z, reinterpret_cast<u32 *>(z + 2 * BUFFER), input, weights, stats, run);
     } else {
         fewer_registers();
-        transform(z, between, roots, mid + blockIdx.z * TRANSFORM_BYTES, stretch.ring, stretch.number, run);
+        transform(z, between, roots, mid + blockIdx.z * TRANSFORM_BYTES, range.ring, range.number, run);
     }
 }

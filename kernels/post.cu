@@ -12,16 +12,16 @@ static_assert(CHANNELS % TILE == 0, "whole blocks");
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float4 *__restrict__ fine,
-     Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream
+     Quantised *__restrict__ out, BatchStats *stats, SpectraRange range, DitherOrigin origin
 #if STATISTICS
      ,
      Statistics statistics
 #endif
 ) {
     __shared__ Quantised tile[2][PAIRS][GROUP + 1]; // (half of the band, channel, spectrum)
-    const int group = stretch.first_group + blockIdx.y;
+    const int group = range.first_group + blockIdx.y;
     const int first = blockIdx.x * PAIRS;
-    const float2 *in = z + (long long)(group & (stretch.ring - 1)) * SERIES * GROUP * N;
+    const float2 *in = z + (long long)(group & (range.ring - 1)) * SERIES * GROUP * N;
 
 #if STATISTICS
     // A thread's items have the same pair of channels.
@@ -31,7 +31,7 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
     for (int item = threadIdx.x; item < PAIRS * GROUP; item += BACK_THREADS) {
         const int c = item % PAIRS, g = item / PAIRS;
         const int spectrum = group * GROUP + g;
-        if (spectrum >= stretch.end) {
+        if (spectrum >= range.end) {
             break;
         }
         const float2 *bins = in + (long long)g * N;
@@ -40,9 +40,9 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
         // A delay that is not a number marks a spectrum that is not to count.
         const bool counts = delay.x == delay.x;
         delay = counts ? delay : make_float4(0, 0, 0, 0);
-        const Correction correction(delay, stream, spectrum);
+        const Correction correction(delay, origin, spectrum);
 #else
-        const Correction correction(__ldg(&fine[spectrum]), stream, spectrum);
+        const Correction correction(__ldg(&fine[spectrum]), origin, spectrum);
 #endif
         auto corrected = [&](int k) {
             // Narrowband begins with negative frequencies.
@@ -63,15 +63,15 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
         low.dither(draws.of(0));
         high.dither(draws.of(2));
 #endif
-        u32 saturated[2] = {};
+        u32 clipped[2] = {};
 #if STATISTICS
-        saturate(low, high, saturated, counts ? statistics.clipped + 2 * k : nullptr);
+        clip(low, high, clipped, counts ? statistics.clipped + 2 * k : nullptr);
 #else
-        saturate(low, high, saturated);
+        clip(low, high, clipped);
 #endif
         tile[0][c][g] = low.quantised();
         tile[1][c][g] = high.quantised();
-        count(stats[spectrum / SPECTRA_PER_HEAP], saturated);
+        count(stats[spectrum / SPECTRA_PER_HEAP], clipped);
     }
 #if STATISTICS
     float *to = reinterpret_cast<float *>(statistics.sums) + SUMS * (first + threadIdx.x % PAIRS);
@@ -85,7 +85,7 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
     for (int item = threadIdx.x; item < TILE * GROUP; item += BACK_THREADS) {
         const int half = item / GROUP / PAIRS, c = item / GROUP % PAIRS, g = item % GROUP;
         const int spectrum = group * GROUP + g;
-        if (spectrum < stretch.end) {
+        if (spectrum < range.end) {
             const long long channel = (long long)(spectrum / SPECTRA_PER_HEAP) * CHANNELS + first + c + half * (CHANNELS / 2);
             out[channel * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP] = tile[half][c][g];
         }

@@ -1,11 +1,11 @@
-// The digitiser's power for engines without a wideband output: sums of squares over successive stretches of samples, one for each
-// spectrum of a launch, of which each counts for its batch.
+// The digitiser's power for engines without a wideband output: for each spectrum of a launch the sum of squares over as many samples as lie
+// between spectra, which counts for the spectrum's batch.
 //
 //   BITS              digitiser bits per sample
-//   SPECTRUM_SAMPLES  samples of a stretch, even
+//   SPECTRUM_SAMPLES  samples from spectrum to spectrum, even
 //   SPECTRA_PER_HEAP  spectra per batch
 //
-// Grid (spectra, blocks of a stretch, 2): the last is the polarisation. Threads 256.
+// Grid (spectra, blocks of a spectrum, 2): the last is the polarisation. Threads 256.
 #define WIDTH 2
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -13,7 +13,7 @@ typedef unsigned long long u64;
 
 // Counters of one batch, as in geometry.cuh.
 struct BatchStats {
-    u64 saturated[2];
+    u64 clipped[2];
     u64 power[2];
 };
 
@@ -22,7 +22,7 @@ constexpr int THREADS = 256;
 extern "C" __global__ void __launch_bounds__(THREADS)
 power(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1, BatchStats *stats, int first) {
     const int pol = blockIdx.z;
-    // All threads of a stretch together take whole words, so that samples lie in the same place each time.
+    // All threads of a spectrum together take whole words, so that samples lie in the same place each time.
     const u64 bit = ((pol == 0 ? offset0 : offset1) + (u64)blockIdx.x * SPECTRUM_SAMPLES + 2 * (blockIdx.y * THREADS + threadIdx.x)) * BITS;
     const Place place(int(bit & 31));
     const u32 *words = (pol == 0 ? pol0 : pol1) + (bit >> 5);

@@ -11,7 +11,7 @@
 #if STATISTICS
 
 // What is added to: a part for each block, (result, thread), so that nothing depends on their order, and per channel and polarisation how many
-// numbers were clamped.
+// numbers were clipped.
 struct Statistics {
     float4 *sums;
     u64 *clipped;

@@ -1,5 +1,5 @@
 // Takes the sums of all blocks of the back end together, in the order of the blocks, and starts anew: per channel both powers, their squares, both
-// parts of the product, and how many numbers of each polarisation were clamped, as a u64. A thread has one of these of one channel.
+// parts of the product, and how many numbers of each polarisation were clipped, as a u64. A thread has one of these of one channel.
 #include "geometry.cuh"
 #include "mid.cuh"
 #include "statistics.cuh"

@@ -1,4 +1,4 @@
-// The transform of the front ends whose threads either filter or transform: the first FILTER_THREADS threads filter, WIDTH columns each;
+// The transform of the front ends with warp specialisation: the first FILTER_THREADS threads filter, WIDTH columns each;
 // the others transform what these leave in one of two buffers.
 #pragma once
 #include "barrier.cuh"
@@ -17,7 +17,7 @@ constexpr int FIRST = N1 / SECOND;
 constexpr int LAST = SECOND > 1 ? SECOND : FIRST, LINES = N1 / LAST;
 static_assert(FIRST <= 32, "two passes");
 
-// Barriers: a buffer is full, or empty; one among the threads that transform.
+// Named barriers: a buffer is full, or empty; one among the threads that transform.
 enum { FULL = 1, EMPTY = 3, TRANSFORM = 5 };
 
 // What one thread transforms at a time: a line of a column for a spectrum. A warp has whole granules. Sums of arguments without common bits
@@ -99,7 +99,7 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
     }
 }
 
-// Threads that filter take registers over from those that transform, in warps of four: of 128 each, if the filter is to have more.
+// Threads that filter take registers over from those that transform (setmaxnreg), in warps of four: of 128 each, if the filter is to have more.
 #if FILTER_REGISTERS && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 static_assert(FILTER_THREADS == 256 && FFT_THREADS == 256 && FILTER_REGISTERS % 8 == 0 && FRONT_BLOCKS == 1, "two warp groups each");
 __device__ __forceinline__ void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(FILTER_REGISTERS)); }

@@ -10,8 +10,8 @@ struct Turns {
     int step_runs, step_left; // from turn to turn
     int of, left;             // this turn's run, and how many of its groups are left behind this turn
 
-    __device__ __forceinline__ Turns(const Stretch &stretch, int run)
-        : first(stretch.first_group), groups((stretch.end + GROUP - 1) / GROUP - stretch.first_group), run(run),
+    __device__ __forceinline__ Turns(const SpectraRange &range, int run)
+        : first(range.first_group), groups((range.end + GROUP - 1) / GROUP - range.first_group), run(run),
           runs((groups + run - 1) / run), step_runs(int(gridDim.y) % runs), step_left(int(gridDim.y) / runs), of(int(blockIdx.y) % runs),
           left(run - 1 - int(blockIdx.y) / runs) {
         skip();

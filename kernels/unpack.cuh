@@ -1,8 +1,9 @@
 // Packed samples: BITS bits each, two's complement, most significant bit first.
 #pragma once
 
-// Exponent BITS, and what flips the sign bit. In the front end for long runs a variable, since an instruction has place for one constant, and
-// the other is to be in a register; elsewhere there is none left.
+// Exponent BITS, and what flips the sign bit. A logic instruction (LOP3) takes one immediate, which is the mask. In the front ends for long runs
+// this is in __constant__ memory: it is loaded to a register once, and a sample takes one LOP3. Elsewhere registers are short: this is an
+// immediate, too, and a sample takes two.
 #if DEPTH
 __constant__
 #else

@@ -57,7 +57,7 @@ unsafe impl ValidAsZeroBits for Float4 {}
 /// Numbers (`u64`) per batch in the counters: clipped and power, per polarisation.
 pub(super) const COUNTERS: usize = 2 * N_POL;
 
-/// `Stretch` of geometry.cuh: the spectra of one launch.
+/// `SpectraRange` of geometry.cuh: the spectra of one launch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpectraRange {
@@ -72,7 +72,7 @@ pub(super) struct SpectraRange {
 // SAFETY: the same six integers as in geometry.cuh.
 unsafe impl DeviceRepr for SpectraRange {}
 
-/// What the dither of an output chunk is drawn from. `Stream` of correct.cuh.
+/// What the dither of an output chunk is drawn from. `DitherOrigin` of correct.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DitherOrigin {
