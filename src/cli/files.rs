@@ -17,7 +17,7 @@ use crate::config::ConfigError;
 pub fn in_utf8<T: Clone + Send + Sync + 'static>(
     parse: fn(&str) -> Result<T, String>,
 ) -> impl TypedValueParser<Value = T> {
-    let rule = "it is no UTF-8; lead to the file by a link with another name (ln -s)";
+    let rule = "it is not UTF-8; lead to the file by a link with another name (ln -s)";
     OsStringValueParser::new().try_map(move |text: OsString| match text.to_str() {
         Some(text) => parse(text),
         None => Err(rule.to_owned()),
@@ -28,14 +28,14 @@ pub fn in_utf8<T: Clone + Send + Sync + 'static>(
 /// that name is meant by nobody.
 pub fn no_dash_to_read() -> impl TypedValueParser<Value = PathBuf> {
     no_dash(
-        "- is no standard stream here, as a capture is read twice: save it to a file and give its \
+        "- is not a standard stream here, as a capture is read twice: save it to a file and give its \
          name, or ./- for a file of that name",
     )
 }
 
 /// The same of a path that is written.
 pub fn no_dash_to_write() -> impl TypedValueParser<Value = PathBuf> {
-    no_dash("- is no standard stream here: give /dev/stdout, or ./- for a file of that name")
+    no_dash("- is not a standard stream here: give /dev/stdout, or ./- for a file of that name")
 }
 
 fn no_dash(rule: &'static str) -> impl TypedValueParser<Value = PathBuf> {

@@ -37,6 +37,7 @@ mod log;
 mod losses;
 mod manual;
 mod modem;
+mod numbers;
 mod plan;
 mod qualify;
 mod replay;

@@ -113,7 +113,7 @@ impl QualifyArgs {
                 }
                 let names: Vec<_> = all.iter().map(name).collect();
                 let way_out = format!("there are {}", names.join(", "));
-                let error = ConfigError::new("--only", given, "is no requirement", way_out);
+                let error = ConfigError::new("--only", given, "is not a requirement", way_out);
                 return Err(Failure::usage(error));
             }
         }

@@ -134,7 +134,7 @@ pub fn run(args: &SchemaArgs) -> Result<(), Failure> {
     let Some((_, _, schema)) = found else {
         let names: Vec<_> = entries.iter().map(|(name, ..)| *name).collect();
         let way_out = format!("there are {}", names.join(", "));
-        let error = ConfigError::new("NAME", name, "is no document", way_out);
+        let error = ConfigError::new("NAME", name, "is not a document", way_out);
         return Err(Failure::usage(error));
     };
     let text = serde_json::to_string_pretty(&schema()).map_err(Failure::data)?;

@@ -1,4 +1,4 @@
-//! The filter of oversampled outputs: spectra whose windows are no whole transforms apart.
+//! The filter of oversampled outputs, whose windows are not whole transforms apart.
 //!
 //! Sample n of time is in column n mod K of its spectrum's transform, whichever spectrum that is.
 //! So each sample is unpacked once for a group, and phases count from time 0. What moves from

@@ -85,7 +85,7 @@ impl Sight {
     }
 
     /// Takes in questions about all groups, which every host is to hear. Others are sent to their
-    /// group, for its members: switches may show them to hosts that are none.
+    /// group, for its members: switches may show them to hosts that are not members.
     fn note_igmp(&mut self, interface: &str, frame: &[u8]) {
         if let (Ok(Message::Query { group: None, .. }), Some((src, _))) =
             (Message::parse(frame), addresses(frame))

@@ -490,7 +490,7 @@ fn a_receiver_says_what_it_cannot_do() {
     assert!(refused(&["--graph", "--http", "0"]).contains("--http"));
     let text = karoo_ok(["modem", "rx", "--input", &at("nothing")]);
     assert!(
-        text.contains("0 frames delivered") && text.contains("3 bytes behind"),
+        text.contains("0 frames delivered") && text.contains("3 bytes after"),
         "{text}"
     );
 }

@@ -270,7 +270,7 @@ fn what_is_no_number_is_counted_and_taken_for_zero() {
     assert_eq!(counts["bad_samples"], 50, "{done}");
     let text = karoo_ok(["modem", "rx", "--input", input.to_str().unwrap()]);
     assert!(
-        text.contains("50 samples are no numbers, infinite or larger than 1e6"),
+        text.contains("50 samples are infinite, larger than 1e6 or not numbers"),
         "{text}"
     );
     let values = [

@@ -63,7 +63,7 @@ fn what_has_to_be_a_file_is_refused() {
     let out = ["-i", &keep, "-o", &pipe];
     let again = ["modem", "tx", "--repeat", "2", "-i", &pipe];
     let no_capture = "pipe.pcap: a capture is a file";
-    let once = "pipe.pcap: it is no file, which could be read again";
+    let once = "pipe.pcap: it is not a file, so it cannot be read again";
     for (args, wanted) in [
         (&["modem", "rx", "-i", &pipe, "-o", &keep][..], no_capture),
         (&[&tx[..], &out].concat(), no_capture),

@@ -148,7 +148,7 @@ impl Literals {
     }
 }
 
-/// How many numbers may be given, in words. None is no number of numbers.
+/// How many numbers may be given, in words. Zero is left out.
 pub(crate) fn counts(all: &[usize]) -> String {
     let mut all: Vec<usize> = all.iter().copied().filter(|&count| count > 0).collect();
     all.sort_unstable();

@@ -7,6 +7,7 @@ use karoo_flow::{Executor, Graph, Literals};
 use serde::Deserialize;
 
 use crate::cli::Failure;
+use crate::cli::numbers::whole_number;
 
 /// Other numbers for a node from a tick on.
 #[derive(Clone, Debug)]
@@ -28,12 +29,10 @@ impl FromStr for ChangeAt {
         // Names may have an equals sign, numbers have none.
         let (path, rest) = text.rsplit_once('=').ok_or_else(form)?;
         let (numbers, tick) = rest.rsplit_once('@').ok_or_else(form)?;
-        let tick = tick
-            .trim()
-            .parse()
-            .map_err(|_| format!("`{tick}` is no tick; {}", form()))?;
+        let tick = whole_number(tick.trim(), &form())?;
         let read: Result<Holder, _> = toml::from_str(&format!("numbers = {numbers}"));
-        let holder = read.map_err(|_| format!("`{numbers}` are no numbers; {}", form()))?;
+        let holder =
+            read.map_err(|_| format!("`{numbers}` is not a list of numbers: {}", form()))?;
         Ok(ChangeAt {
             path: path.trim().to_owned(),
             numbers: holder.numbers,

@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::modem::ModemBenchError;
+use crate::cli::numbers::{number_within, whole_number};
 use crate::cli::{Failure, print_json};
 use crate::config::units::seconds;
 use crate::report::Documented;
@@ -120,11 +121,8 @@ impl Place {
 }
 
 fn duty(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    match (0.001..=1.0).contains(&value) {
-        true => Ok(value),
-        false => Err("it must be 0.001 to 1; 0.5 sends as long as it pauses".to_owned()),
-    }
+    let rule = "it must be 0.001 to 1; 0.5 sends as long as it pauses";
+    number_within(text, 0.001..=1.0, rule)
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -136,18 +134,20 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 fn block(text: &str) -> Result<usize, String> {
-    let value: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let rule = "it must be 3 to 4194304 samples, such as 8192";
+    let value = whole_number(text, rule)?;
     match (3..=1 << 22).contains(&value) {
         true => Ok(value),
-        false => Err("it must be 3 to 4194304 samples".to_owned()),
+        false => Err(rule.to_owned()),
     }
 }
 
 fn decoders(text: &str) -> Result<usize, String> {
-    let value: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let rule = "it must be at most 1024, such as one for each core";
+    let value = whole_number(text, rule)?;
     match value <= 1024 {
         true => Ok(value),
-        false => Err("at most 1024, such as one for each core".to_owned()),
+        false => Err(rule.to_owned()),
     }
 }
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::algorithms::{self, Algorithms};
 use super::channel::{self, FrontEndOptions, Given};
 use super::samples;
+use crate::cli::numbers::number_within;
 use crate::cli::{Failure, Files, NewFile, make_folder, print_json};
 use crate::config::units::hertz;
 use crate::report::Documented;
@@ -102,15 +103,9 @@ pub struct BerArgs {
 struct Ratios(Vec<f64>);
 
 fn ratios(text: &str) -> Result<Ratios, String> {
-    let number = |text: &str| -> Result<f64, String> {
-        let value: f64 = text
-            .trim()
-            .parse()
-            .map_err(|_| format!("`{text}` is no number"))?;
-        match (-30.0..=60.0).contains(&value) {
-            true => Ok(value),
-            false => Err("it must be -30 to 60 dB".to_owned()),
-        }
+    let number = |text: &str| {
+        let rule = "it must be -30 to 60 dB, such as 6 or 0:8";
+        number_within(text.trim(), -30.0..=60.0, rule)
     };
     let mut ratios = Vec::new();
     for part in text.split(',') {
@@ -135,11 +130,7 @@ fn ratios(text: &str) -> Result<Ratios, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    match (1e-12..=0.4).contains(&value) {
-        true => Ok(value),
-        false => Err("it must be 1e-12 to 0.4".to_owned()),
-    }
+    number_within(text, 1e-12..=0.4, "it must be 1e-12 to 0.4, such as 1e-5")
 }
 
 /// Eb/N0 in dB of a rate that an option may have.

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::ending::{Watch, after};
 use super::samples::{self, file, goes_to_stdout, is_standard};
+use crate::cli::numbers::{number, whole_number};
 use crate::cli::{Failure, print_json};
 use crate::config::units::hertz;
 use crate::report::Documented;
@@ -174,12 +175,6 @@ impl FrontEndOptions {
     }
 }
 
-fn number(text: &str) -> Result<f64, String> {
-    text.trim()
-        .parse()
-        .map_err(|_| format!("`{text}` is no number"))
-}
-
 fn path(text: &str) -> Result<Path, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let (delay, gain, phase) = match parts[..] {
@@ -187,11 +182,16 @@ fn path(text: &str) -> Result<Path, String> {
         [delay, gain, phase] => (delay, gain, phase),
         _ => return Err("it has two or three parts, such as 12:-3 or 12:-3:90".to_owned()),
     };
-    let delay = delay
-        .parse()
-        .map_err(|_| format!("`{delay}` is no number of samples"))?;
-    let amplitude = 10f64.powf(number(gain)? / 20.0);
-    let gain = Complex64::from_polar(amplitude, number(phase)?.to_radians());
+    let delay = whole_number(
+        delay,
+        "a path begins with its delay in samples, such as 12:-3",
+    )?;
+    let gain: f64 = number(gain.trim(), "a path's gain is in dB, such as 12:-3")?;
+    let phase: f64 = number(
+        phase.trim(),
+        "a path's phase is in degrees, such as 12:-3:90",
+    )?;
+    let gain = Complex64::from_polar(10f64.powf(gain / 20.0), phase.to_radians());
     Ok(Path { delay, gain })
 }
 
@@ -199,7 +199,8 @@ fn complex(text: &str) -> Result<Complex64, String> {
     let (re, im) = text
         .split_once(',')
         .ok_or_else(|| "it has two parts, such as 0.1,-0.05".to_owned())?;
-    Ok(Complex64::new(number(re)?, number(im)?))
+    let part = |text: &str| number(text.trim(), "it has two numbers, such as 0.1,-0.05");
+    Ok(Complex64::new(part(re)?, part(im)?))
 }
 
 /// What a command line gives otherwise than a channel takes it.
@@ -315,7 +316,7 @@ impl ChannelOptions {
 pub struct Passed {
     samples_in: u64,
     samples_out: u64,
-    /// Samples of the input that were no numbers or infinite, and taken for 0.
+    /// Samples of the input that were infinite or not numbers, and taken for 0.
     not_finite: u64,
     /// Bytes of a sample that was cut at the input's end.
     cut_bytes: u64,
@@ -393,7 +394,10 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         counts.samples_in, counts.samples_out
     );
     let faults = [
-        (passed.not_finite, "samples of the input were no numbers"),
+        (
+            passed.not_finite,
+            "samples of the input were infinite or not numbers",
+        ),
         (passed.cut_bytes, "bytes of a sample were cut at its end"),
         (passed.clipped, "parts clipped by the converter"),
         (

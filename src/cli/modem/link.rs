@@ -50,7 +50,7 @@ pub struct LinkArgs {
     /// Modulation: bpsk, qpsk, qam16, qam64 (not of the original) or qam256
     #[arg(short, long = "mod", value_name = "MODULATION", default_value_t = Modulation::Qpsk, value_parser = Modulation::from_str)]
     modulation: Modulation,
-    /// Times that the input is sent, one behind the other
+    /// Times that the input is sent, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
     /// Share of the time in which frames are sent while there are any: 1e-12 to 1

@@ -90,7 +90,7 @@ pub fn messages(
 ) -> Result<Receiver<Result<Vec<u8>, Failure>>, Failure> {
     if times > 1 && (is_standard(path) || is_read_once(path)) {
         let path = path.display();
-        let why = "it is no file, which could be read again; name one";
+        let why = "it is not a file, so it cannot be read again; name one";
         return Err(Failure::usage(format!(
             "--repeat {times} with --input {path}: {why}"
         )));

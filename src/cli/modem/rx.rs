@@ -47,7 +47,7 @@ pub struct RxArgs {
     /// Samples per second, for frequencies in Hz [default: what metadata or context packets say]
     #[arg(long, value_name = "HZ", value_parser = samples::rate)]
     sample_rate: Option<f64>,
-    /// Payloads, one behind the other: of each frame as many bytes as its header says; - is
+    /// Payloads, one after the other: of each frame as many bytes as its header says; - is
     /// standard output
     #[arg(short, long, value_name = "FILE", help_heading = "Frames")]
     output: Option<PathBuf>,
@@ -359,7 +359,7 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
     let lost = [
         (counts.check, "with a wrong check field"),
         (counts.length, "with a length that is too large"),
-        (counts.mode, "with a mode byte that is none"),
+        (counts.mode, "with an unknown mode byte"),
         (counts.cut, "cut by the end of the samples"),
     ];
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
@@ -372,9 +372,9 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
         ),
         (
             counts.bad_samples,
-            "samples are no numbers, infinite or larger than 1e6: taken for 0; scale larger ones down",
+            "samples are infinite, larger than 1e6 or not numbers: taken for 0; scale larger ones down",
         ),
-        (done.cut_bytes, "bytes behind the last whole sample"),
+        (done.cut_bytes, "bytes after the last whole sample"),
     ];
     for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\n{count} {what}");

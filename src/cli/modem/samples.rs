@@ -12,6 +12,7 @@ use karoo_modem::formats::{
 };
 use num_complex::Complex32;
 
+use crate::cli::numbers::number_within;
 use crate::cli::{Failure, Files, is_stdout};
 use crate::config::units::hertz;
 
@@ -103,12 +104,10 @@ pub fn rate(text: &str) -> Result<f64, String> {
 
 /// Parses a full scale of integer samples.
 pub fn full_scale(text: &str) -> Result<FullScale, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let rule = "it must be 1e-6 to 1e6; 4 leaves room above the waveform's peaks";
     // In double precision, in which it is what was written.
-    match (1e-6..=1e6).contains(&value) {
-        true => FullScale::new(value as f32).map_err(|error| error.to_string()),
-        false => Err("it must be 1e-6 to 1e6; 4 leaves room above the waveform's peaks".to_owned()),
-    }
+    let value = number_within(text, 1e-6..=1e6, rule)?;
+    FullScale::new(value as f32).map_err(|error| error.to_string())
 }
 
 /// Refuses a folder, which can be opened, and not read.

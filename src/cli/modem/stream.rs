@@ -16,6 +16,7 @@ use karoo_modem::waveform::{FRAME_SYMBOLS, RRC_TAPS, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 
 use super::samples::{Input, Output};
+use crate::cli::numbers::number_within;
 use crate::cli::waits::{FirstWaits, Way, tell_wait, wait_in_words};
 use crate::cli::{Failure, is_pipe, with_causes};
 use crate::modem::{
@@ -113,11 +114,7 @@ pub struct LossOptions {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    match (0.0..=1.0).contains(&value) {
-        true => Ok(value),
-        false => Err("it must be 0 to 1, such as 0.001".to_owned()),
-    }
+    number_within(text, 0.0..=1.0, "it must be 0 to 1, such as 0.001")
 }
 
 fn rate(hertz: f64) -> Result<SampleRate, Failure> {

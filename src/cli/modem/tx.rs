@@ -18,6 +18,7 @@ use super::graph;
 use super::messages::{FrameSettings, messages, next_message};
 use super::samples::{self, goes_to_stdout, is_standard};
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
+use crate::cli::numbers::number_within;
 use crate::cli::{Failure, in_utf8, print_json};
 use crate::modem::{OutletCounts, Place};
 use crate::report::Documented;
@@ -53,7 +54,7 @@ pub struct TxArgs {
     /// Network in headers
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     network: u16,
-    /// Times that the input is sent, one behind the other
+    /// Times that the input is sent, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     repeat: u64,
     /// Share of the time in which frames are sent: 1e-12 to 1
@@ -123,11 +124,11 @@ enum Check {
 }
 
 fn decibels(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    match (-100.0..=100.0).contains(&value) {
-        true => Ok(value),
-        false => Err("it must be -100 to 100 dB".to_owned()),
-    }
+    number_within(
+        text,
+        -100.0..=100.0,
+        "it must be -100 to 100 dB, such as -3",
+    )
 }
 
 /// What was sent.

@@ -144,7 +144,12 @@ fn options<'a>(text: &str, rest: &'a str) -> Result<(&'a str, Options), String> 
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match name {
             "size" => {
-                let number = || format!("{text}: `size={value}` is no number of bytes");
+                let number = || {
+                    format!(
+                        "{text}: `size={value}` is not a whole number of bytes: write for example \
+                         size=4096"
+                    )
+                };
                 options.bytes = Some(value.parse().map_err(|_| number())?);
             }
             "idle" => {
@@ -154,7 +159,10 @@ fn options<'a>(text: &str, rest: &'a str) -> Result<(&'a str, Options), String> 
                     .and_then(|s| Duration::try_from_secs_f64(s).ok());
                 let seconds = seconds.filter(|time| !time.is_zero());
                 let number = || {
-                    format!("{text}: `idle={value}` is no time above 0 and below 1.8e19 seconds")
+                    format!(
+                        "{text}: `idle={value}` is not a time above 0 and below 1.8e19 seconds: write for \
+                         example idle=2.5"
+                    )
                 };
                 options.idle = Some(seconds.ok_or_else(number)?);
             }

@@ -48,7 +48,7 @@ fn mistakes_in_graphml_are_named_by_file_line_and_element() {
         (
             ">0.5+0.5i<",
             ">half<",
-            "small.graphml:62: node n11 `gain`: Numeric.Gain `half` is no list of numbers",
+            "small.graphml:62: node n11 `gain`: Numeric.Gain `half` is not a list of numbers",
         ),
         (
             "source=\"n10\"",
@@ -70,7 +70,7 @@ fn mistakes_in_graphml_are_named_by_file_line_and_element() {
         (
             ">boolean<",
             ">sfix16_En12<",
-            "small.graphml:72: edge n1 -> n4::n5: `sfix16_En12` is no type here",
+            "small.graphml:72: edge n1 -> n4::n5: `sfix16_En12` is not a type here",
         ),
         (
             ">4<",

@@ -125,7 +125,10 @@ fn numbers_with_spaces_between_are_several() {
         .graph;
     assert_eq!(result(&gain, &[1.0, 1.0, 1.0]), [1.0, 2.0, -3.0]);
     let told = one("Gain", &[("Gain", "1 2")], (3, 3)).refused();
-    assert!(told.contains("Gain `1 2` is no list of numbers"), "{told}");
+    assert!(
+        told.contains("Gain `1 2` is not a list of numbers"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn an_index_that_is_not_whole_is_refused() {
     );
     let told = select("1.7").refused();
     assert!(
-        told.contains("IndexParam1st 1.7 is no whole number from 0 to"),
+        told.contains("IndexParam1st 1.7 is not a whole number from 0 to"),
         "{told}"
     );
     let told = select("1+1i").refused();
@@ -251,7 +254,7 @@ fn widths_of_arcs_that_cannot_be_read_are_refused() {
         (
             "arc_dimension",
             "[1, x]",
-            "arc_dimension `[1, x]` is no list of numbers",
+            "arc_dimension `[1, x]` is not a list of numbers",
         ),
         (
             "arc_dimension",
@@ -264,7 +267,7 @@ fn widths_of_arcs_that_cannot_be_read_are_refused() {
             "arc_dimension `[1, -2]` has a size that is not whole",
         ),
         ("arc_dimension", "[1, 0]", "a vector has 1 to"),
-        ("arc_width", "abc", "arc_width `abc` is no whole number"),
+        ("arc_width", "abc", "arc_width `abc` is not a whole number"),
     ] {
         let file = File::new().block("g", "Gain", &[("Gain", "2")]);
         let file = file.typed(("in", 1), ("g", 1), "double", (key, width));
@@ -285,7 +288,7 @@ fn every_broken_arc_is_told_in_the_order_of_the_file() {
     assert_eq!(problems.len(), 20);
     for (at, problem) in problems.iter().enumerate() {
         let wanted = match at % 2 {
-            0 => "the source is no output of a block",
+            0 => "the source is not an output of a block",
             _ => "the target has no such input",
         };
         let place = format!("file.graphml:{}: ", 6 + at);

@@ -92,7 +92,7 @@ impl fmt::Display for Profile {
 
 /// A word that names no profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no profile: there are none, manual and cost207RAx4")]
+#[error("{0:?} is not a profile: there are none, manual and cost207RAx4")]
 pub struct UnknownProfile(String);
 
 impl FromStr for Profile {

@@ -50,7 +50,7 @@ impl fmt::Display for SampleFormat {
 
 /// A word that names no format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no format of samples: there are cf32 and ci16")]
+#[error("{0:?} is not a format of samples: there are cf32 and ci16")]
 pub struct UnknownFormat(String);
 
 impl FromStr for SampleFormat {
@@ -98,7 +98,7 @@ impl Default for FullScale {
 pub struct ReadCounts {
     /// Samples.
     pub samples: u64,
-    /// Samples that were no numbers or infinite; they are read as 0.
+    /// Samples that were infinite or not numbers; they are read as 0.
     pub not_finite: u64,
     /// Bytes of a sample that is cut at the end.
     pub cut_bytes: u64,

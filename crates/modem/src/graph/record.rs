@@ -40,7 +40,7 @@ pub enum FrameRecord {
 
 /// Bytes that are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} bytes that are no record of a frame: give the output `frames` of modem_decode")]
+#[error("{0} bytes are not a record of a frame: give the output `frames` of modem_decode")]
 pub struct RecordError(usize);
 
 const OUTCOMES: [Outcome; 4] = [

@@ -102,7 +102,7 @@ impl fmt::Display for Modulation {
 
 /// A word that names no modulation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no modulation: there are bpsk, qpsk, qam16, qam64 and qam256")]
+#[error("{0:?} is not a modulation: there are bpsk, qpsk, qam16, qam64 and qam256")]
 pub struct UnknownModulation(String);
 
 impl FromStr for Modulation {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::two_cpus;
 use crate::bench::queues::{QueueRow, measure_queues};
+use crate::cli::numbers::whole_number;
 use crate::cli::{Failure, examples, print_json};
 use crate::report::Documented;
 
@@ -31,10 +32,11 @@ pub struct QueueArgs {
 }
 
 fn bytes(text: &str) -> Result<usize, String> {
-    let value: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let rule = "it must be a multiple of 8 from 8 to 1048576, such as 4096";
+    let value: usize = whole_number(text, rule)?;
     match value.is_multiple_of(8) && (8..=1 << 20).contains(&value) {
         true => Ok(value),
-        false => Err("it must be a multiple of 8 from 8 to 1048576".to_owned()),
+        false => Err(rule.to_owned()),
     }
 }
 

@@ -85,7 +85,7 @@ impl Translator<'_> {
                 }
                 "Visualization Master" | "Terminator Master" => {}
                 other => {
-                    let text = format!("`{other}` is no master node");
+                    let text = format!("`{other}` is not a master node");
                     self.wrong_node(node, Cause::Format, text);
                 }
             }

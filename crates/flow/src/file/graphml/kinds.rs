@@ -42,7 +42,7 @@ fn whole(key: &str, value: f64) -> Result<u64> {
     match value >= 0.0 && value.fract() == 0.0 && value <= MAX_WHOLE as f64 {
         true => Ok(value as u64),
         false => Err(format!(
-            "{key} {value} is no whole number from 0 to {MAX_WHOLE}"
+            "{key} {value} is not a whole number from 0 to {MAX_WHOLE}"
         )),
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn kind(name: &str, complex: bool, len: usize) -> Result<(Type, Optio
                 ),
             };
             let wanted: usize = bits.parse().map_err(|_| {
-                format!("`{name}` is no type here: booleans, whole numbers up to 64 bits, single and double are")
+                format!("`{name}` is not a type here: booleans, whole numbers up to 64 bits, single and double are")
             })?;
             let fits =
                 |s: &Scalar| s.is_integer() && s.is_signed() == signed && 8 * s.bytes() >= wanted;
@@ -163,8 +163,8 @@ impl Block<'_> {
         else {
             return Ok(None);
         };
-        let numbers =
-            numbers(text).ok_or_else(|| format!("{key} `{text}` is no list of numbers"))?;
+        let numbers = numbers(text)
+            .ok_or_else(|| format!("{key} `{text}` is not a list of numbers such as [1, 2]"))?;
         Ok(Literals::new(numbers))
     }
 

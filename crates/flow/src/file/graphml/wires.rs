@@ -22,10 +22,11 @@ pub(super) struct BlockArc {
 /// The elements that an arc carries: the product of the sizes in `[dimensions, size, size]`, or the
 /// width where no sizes are given. Columns, rows and matrices are vectors here.
 fn width(dimensions: &str, width: &str) -> Result<usize, String> {
-    let sizes = numbers(dimensions)
-        .ok_or_else(|| format!("arc_dimension `{dimensions}` is no list of numbers"))?;
+    let sizes = numbers(dimensions).ok_or_else(|| {
+        format!("arc_dimension `{dimensions}` is not a list of numbers such as [1, 4]")
+    })?;
     if sizes.len() < 2 {
-        let wrong = |_| format!("arc_width `{width}` is no whole number");
+        let wrong = |_| format!("arc_width `{width}` is not a whole number such as 4");
         return match width.trim() {
             "" => Ok(1),
             width => width.parse().map_err(wrong),
@@ -151,7 +152,7 @@ impl Translator<'_> {
                         Cause::Connection,
                         arc.line,
                         &element,
-                        "the source is no output of a block",
+                        "the source is not an output of a block",
                     );
                 }
                 continue;
