@@ -239,7 +239,7 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
     }
     if !trial.repeats()? {
         return Err(wrong(
-            "passes behind each other differ from one by itself".into(),
+            "passes one after the other differ from one by itself".into(),
         ));
     }
 

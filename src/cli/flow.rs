@@ -42,7 +42,7 @@ enum Flow {
     /// Run a graph from inputs to outputs
     ///
     /// Samples are raw and little-endian, complex numbers interleaved. Ends with the first input
-    /// that ends, or at SIGINT, behind all that has come in; a second signal ends at once. Exit
+    /// that ends, or at SIGINT, after all that has come in; a second signal ends at once. Exit
     /// codes: 0 all that came in came out; 1 a node, an input or an output failed; 2 the command
     /// line is wrong.
     #[command(after_help = examples::FLOW_RUN)]

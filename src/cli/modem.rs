@@ -40,7 +40,7 @@ enum Modem {
     /// Send a file as frames: bytes to samples
     ///
     /// Three samples make a symbol. The last frame is padded, and its header has the length of what
-    /// is used. SIGINT, SIGTERM and SIGHUP end it behind a frame. Exit codes: 0 all was sent, or a
+    /// is used. SIGINT, SIGTERM and SIGHUP end it after a frame. Exit codes: 0 all was sent, or a
     /// stream without an end was ended; 1 an input or an output failed, or a signal came before the
     /// end of a file; 2 the command line is wrong.
     #[command(after_help = examples::MODEM_TX)]

@@ -231,7 +231,7 @@ fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
     }
     if let Some(requests) = &report.requests {
         lines.push(format!(
-            "requests   {}, {} failed, {} behind the last batch; {} changes, which held the engine up for {:.1} µs at most",
+            "requests   {}, {} failed, {} after the last batch; {} changes, which held the engine up for {:.1} µs at most",
             requests.replies.len(),
             requests.failed,
             requests.behind,

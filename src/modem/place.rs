@@ -171,7 +171,7 @@ fn capture(text: &str, path: &Path) -> Result<Option<(PathBuf, usize)>, String> 
     let mut bytes = DEFAULT_DATAGRAM;
     for word in parts {
         let size = word.strip_prefix("size=").ok_or_else(|| {
-            format!("{text}: `{word}` is not known; behind a capture there is size= alone")
+            format!("{text}: `{word}` is not known; after a capture there is size= alone")
         })?;
         let size = size.parse().ok().filter(|size| SIZES.contains(size));
         let (least, most) = (SIZES.start(), SIZES.end());

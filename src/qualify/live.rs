@@ -45,7 +45,7 @@ pub enum LiveError {
     },
     /// Delay models do not begin.
     #[error(
-        "no delay model has begun {BEHIND} s behind its time: see that the engine receives, and that this host's clock is right"
+        "no delay model has begun {BEHIND} s after its time: see that the engine receives, and that this host's clock is right"
     )]
     Late,
     /// A signal came.

@@ -66,7 +66,7 @@ pub const RULES: [Rule; 15] = [
         name: "channelisation",
         title: "Tones come out in their channels",
         numbers: &["CBF-REQ-0126"],
-        method: "Tones of 0.99 of full scale and 10 bits, at channel 8 and each 3111 channels behind it. Powers are those of \
+        method: "Tones of 0.99 of full scale and 10 bits, at channel 8 and each 3111 channels after it. Powers are those of \
                  up to four runs whose gains are 100 apart: of each channel the one with the highest gain that does not clip, \
                  without the power of quantisation.",
         concerns: every,

@@ -152,7 +152,7 @@ fn parse(line: &[u8]) -> Result<(Timestamp, &[u8]), String> {
     match Message::parse(message) {
         Ok(Some(parsed)) if parsed.kind() == MessageKind::Request => Ok((Timestamp(at), message)),
         Ok(Some(_)) => Err("only requests, which begin with ?, can be replayed".to_owned()),
-        Ok(None) => Err("there is nothing behind the timestamp".to_owned()),
+        Ok(None) => Err("there is nothing after the timestamp".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -244,7 +244,7 @@ mod tests {
                 "line 2: 'soon' is no ADC timestamp",
             ),
             ("-1 ?gain w 0", "line 1: '-1' is no ADC timestamp"),
-            ("7", "line 1: there is nothing behind the timestamp"),
+            ("7", "line 1: there is nothing after the timestamp"),
             ("7 !gain ok", "only requests"),
             ("7 gain w 0", "line 1"),
         ] {

@@ -329,7 +329,7 @@ fn requests(out: &mut String, report: &RunReport) {
     let stalls = &requests.stalls;
     let _ = write!(
         out,
-        "<h2>Requests</h2><p>{} requests, {} failed, {} behind the last batch; the output reached {} changes. They held up the engine's thread for {} in \
+        "<h2>Requests</h2><p>{} requests, {} failed, {} after the last batch; the output reached {} changes. They held up the engine's thread for {} in \
          the median, {} at most.</p><div class=\"scroll\"><table><tr><th class=\"num\">up to</th><th class=\"num\">times</th></tr>",
         grouped(requests.replies.len() as u64),
         grouped(requests.failed),

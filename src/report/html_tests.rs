@@ -197,9 +197,7 @@ fn report_is_one_page_that_needs_nothing_else() {
     assert!(html.contains("&lt;odd&gt; &amp; &apos;name&apos;.pcap"));
     assert!(!html.contains("<odd>") && !html.contains("<script"));
     assert!(
-        html.contains(
-            "3 requests, 1 failed, 1 behind the last batch; the output reached 2 changes"
-        )
+        html.contains("3 requests, 1 failed, 1 after the last batch; the output reached 2 changes")
     );
     assert!(html.contains("line 3: <code>!gain fail no\\_stream\\_&apos;&lt;x&gt;&apos;"));
     let addresses = html

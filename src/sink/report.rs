@@ -258,7 +258,7 @@ impl StreamReport {
             )?;
             writeln!(
                 f,
-                "             of batches before or behind these, nothing can be known"
+                "             of batches before or after these, nothing can be known"
             )?;
         }
         writeln!(

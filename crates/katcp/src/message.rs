@@ -86,7 +86,7 @@ pub enum MessageError {
     #[error("a message begins with ?, ! or #, not with byte 0x{0:02x}")]
     Kind(u8),
     /// No name follows the kind.
-    #[error("behind ?, ! or # comes a name: a letter, then letters, digits and hyphens")]
+    #[error("after ?, ! or # comes a name: a letter, then letters, digits and hyphens")]
     Name,
     /// The text in brackets is no identifier.
     #[error("a message identifier is [1] to [2147483647]")]

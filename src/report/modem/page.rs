@@ -139,7 +139,7 @@ fn causes(out: &mut String, counts: &Counts) {
         (
             counts.not_acquired,
             "not acquired",
-            "something looked like a short training field, and no preamble came behind it: no frame",
+            "something looked like a short training field, and no preamble came after it: no frame",
         ),
     ];
     out.push_str(
@@ -157,7 +157,7 @@ fn causes(out: &mut String, counts: &Counts) {
     if counts.bad_samples > 0 {
         let _ = write!(
             out,
-            "<p>{} samples were no numbers, infinite or larger than 10⁶, and were taken for 0.</p>",
+            "<p>{} samples were infinite, larger than 10⁶ or not numbers, and were taken for 0.</p>",
             grouped(counts.bad_samples)
         );
     }

@@ -85,7 +85,7 @@ pub(super) fn push_problems(report: &mut StreamReport) {
 pub(super) fn push_notes(report: &mut StreamReport, restarts: u64, went_back: u64, without: u64) {
     if restarts > 0 {
         report.notes.push(format!(
-            "the engine was started again {}: descriptors came behind stop heaps",
+            "the engine was started again {}: descriptors came after stop heaps",
             counted(restarts, "time")
         ));
     }

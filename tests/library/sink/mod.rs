@@ -466,7 +466,7 @@ fn a_capture_tells_what_is_missing_in_between_and_not_at_its_ends() {
         "{whole}"
     );
     for text in [&gaps, &whole] {
-        let unknown = "of batches before or behind these, nothing can be known";
+        let unknown = "of batches before or after these, nothing can be known";
         assert!(text.contains(unknown), "{text}");
         assert!(!text.contains("note"), "{text}");
     }
