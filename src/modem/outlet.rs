@@ -1,14 +1,13 @@
 //! Samples to packets, at the pace of their rate.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dpdk::{LcoreHandle, MbufBatch, RingReceiver, RingSender, TxQueue, mbuf_ring};
 use ground::{Idle, IdlePolicy};
-use karoo_flow::adapters::Stop;
+use karoo_flow::adapters::{DatagramSender, LostDatagrams, Stop};
 use karoo_modem::formats::FullScale;
 use karoo_modem::vita::{
     Context, OutPacket, PICOSECONDS, PacketTime, SampleRate, StreamWriter, samples_within,
@@ -77,7 +76,7 @@ pub struct OutletCounts {
 
 /// Where packets go.
 enum Ends {
-    Socket(UdpSocket),
+    Socket(DatagramSender),
     Port(Box<PortEnd>),
     Capture(Box<CaptureWriter>, Box<HeaderTemplate>),
 }
@@ -121,7 +120,8 @@ impl Outlet {
             Place::Bytes(_) => return Err(PlaceError::TakesNoPackets(place.to_string())),
             Place::Socket { peer, .. } => {
                 let interface = settings.interface.as_deref().map(Interface::find);
-                Ends::Socket(sockets::sender(peer, interface.transpose()?.as_ref())?)
+                let socket = sockets::sender(peer, interface.transpose()?.as_ref())?;
+                Ends::Socket(DatagramSender::new(socket, told_of(peer)))
             }
             Place::Port(address) => Ends::Port(Box::new(PortEnd::open(address, settings)?)),
             Place::Capture { path, .. } => capture(path)?,
@@ -204,12 +204,7 @@ impl Gate {
             _ => self.counts.packets += 1,
         }
         match &mut self.ends {
-            Ends::Socket(socket) => match socket.send(packet.bytes) {
-                // Nobody listens: datagrams are lost then, as they are elsewhere.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-                Err(error) => Err(error.into()),
-                Ok(_) => Ok(()),
-            },
+            Ends::Socket(sender) => Ok(sender.send(packet.bytes)?),
             Ends::Port(end) => end.packet(packet.bytes),
             Ends::Capture(writer, template) => {
                 let mut headers = [0; HEADERS_LEN];
@@ -220,6 +215,19 @@ impl Gate {
             }
         }
     }
+}
+
+/// Packets that are lost on this host are told, fewer and fewer of them.
+fn told_of(peer: &str) -> LostDatagrams {
+    let peer = peer.to_owned();
+    LostDatagrams::telling(move |error, lost| {
+        if lost.in_a_row.is_power_of_two() {
+            tracing::warn!(
+                lost = lost.all,
+                "no way to {peer}, its packets are lost: {error}"
+            );
+        }
+    })
 }
 
 fn capture(path: &Path) -> Result<Ends, PlaceError> {

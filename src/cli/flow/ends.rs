@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use karoo_flow::adapters::{Address, Awaited, Stop, TakenDatagrams};
+use karoo_flow::adapters::{Address, Awaited, LostDatagrams, Stop, TakenDatagrams};
 use karoo_flow::{Graph, NodeId};
 
 use crate::cli::waits::{FirstWaits, ToldWait, Way, tell_wait, wait_in_words};
@@ -203,6 +203,19 @@ fn taken(name: &str, sample: usize) -> TakenDatagrams {
     })
 }
 
+/// Datagrams of an output that are lost on this host are told, fewer and fewer of them.
+fn lost(name: &str) -> LostDatagrams {
+    let name = name.to_owned();
+    LostDatagrams::telling(move |error, lost| {
+        if lost.in_a_row.is_power_of_two() {
+            tracing::warn!(
+                lost = lost.all,
+                "{name}: no way to the peer, its datagrams are lost: {error}"
+            );
+        }
+    })
+}
+
 impl<'a> Named<'a> {
     fn of(graph: &Graph, id: NodeId, address: &'a Address) -> Self {
         let name = graph.path(id);
@@ -244,7 +257,9 @@ impl<'a> Named<'a> {
             other => {
                 let is_shared = matches!(other, Address::Shared { .. });
                 let waits = (!is_shared).then(|| self.waits(Way::Out, run));
-                let writer = other.writer(stop).map_err(|error| self.failed(error))?;
+                let writer = other
+                    .writer_of(lost(&self.name), stop)
+                    .map_err(|error| self.failed(error))?;
                 drop(waits);
                 if !is_shared {
                     return Ok(Out::There(writer));

@@ -40,7 +40,7 @@ mod shared;
 mod stop;
 
 pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
-pub use datagrams::TakenDatagrams;
+pub use datagrams::{DatagramSender, LostCounts, LostDatagrams, TakenDatagrams};
 pub use net::{first, resolve};
 pub use pipe::Awaited;
 pub use shared::{SharedReader, SharedWriter};
@@ -83,6 +83,12 @@ impl Address {
     /// the first time, and takes nothing more; at the second, it waits until the peer has all, as
     /// shared memory does. So who writes several ends them all before waiting for one.
     pub fn writer(&self, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
+        self.writer_of(LostDatagrams::default(), stop)
+    }
+
+    /// The same, where datagrams that are lost on this host are told. A datagram that has no way to
+    /// the peer is an error as long as there never was one, and lost later.
+    pub fn writer_of(&self, lost: LostDatagrams, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
         Ok(match self {
             Address::File(path) => Pipe::create(path, stop)?,
             // Without the standard library's buffer, which is for lines of text: what comes out
@@ -90,7 +96,7 @@ impl Address {
             Address::Standard => Pipe::write_to(open(io::stdout())?, stop)?,
             Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
             Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
-            Address::Udp { peer, bytes, .. } => Box::new(net::Sender::connect(peer, *bytes)?),
+            Address::Udp { peer, bytes, .. } => Box::new(net::Sender::connect(peer, *bytes, lost)?),
             Address::Shared { name, bytes, .. } => {
                 Box::new(SharedWriter::create(name, *bytes, stop)?)
             }

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, T
 use std::net::{Shutdown, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::datagrams::TakenDatagrams;
+use socket2::{SockRef, TcpKeepalive};
+
+use super::datagrams::{DatagramSender, LostDatagrams, TakenDatagrams};
 use super::pipe::unsent;
 use super::stop::{LAST, LOOK, Stop, takes_nothing};
 
@@ -38,6 +40,12 @@ pub fn first<T>(
 
 /// How long a peer that has all of an output may go on talking.
 const TALK: Duration = Duration::from_secs(10);
+
+/// A peer's host that is silent is asked every ten seconds, six times, whether it is there.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(10))
+    .with_retries(6);
 
 fn stopped(what: &str) -> io::Error {
     io::Error::other(format!("stopped before {what}"))
@@ -100,6 +108,8 @@ impl Stream {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
+        // An input whose peer's host is gone would wait for ever.
+        SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
         Ok(Stream {
             stream,
             ended: false,
@@ -252,13 +262,13 @@ impl Read for Datagrams {
 
 /// Cuts bytes into datagrams.
 pub(super) struct Sender {
-    socket: UdpSocket,
+    sender: DatagramSender,
     datagram: Vec<u8>,
     bytes: usize,
 }
 
 impl Sender {
-    pub fn connect(peer: &str, bytes: usize) -> io::Result<Sender> {
+    pub fn connect(peer: &str, bytes: usize, lost: LostDatagrams) -> io::Result<Sender> {
         let socket = first(&resolve(peer)?, |address| {
             let any: IpAddr = match address {
                 SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -269,29 +279,16 @@ impl Sender {
             Ok(socket)
         })?;
         Ok(Sender {
-            socket,
+            sender: DatagramSender::new(socket, lost),
             datagram: Vec::with_capacity(bytes),
             bytes,
         })
     }
 
     fn send(&mut self) -> io::Result<()> {
-        sent(|| self.socket.send(&self.datagram))?;
+        self.sender.send(&self.datagram)?;
         self.datagram.clear();
         Ok(())
-    }
-}
-
-/// Sends a datagram. A signal that interrupts this is not told: whoever writes would write again
-/// what is in the datagram already.
-fn sent(mut send: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
-    loop {
-        match send() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Nobody listens: datagrams are lost then, as they are elsewhere.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(()),
-            other => return other.map(|_| ()),
-        }
     }
 }
 
@@ -331,6 +328,20 @@ mod tests {
     fn end(writer: &mut Stream) -> io::Result<()> {
         writer.flush()?;
         writer.flush()
+    }
+
+    /// No connection can lose its peer's host here: the kernel does the asking.
+    #[test]
+    fn a_silent_peer_is_asked_whether_it_is_there() {
+        let (writer, peer) = connected(&Stop::new());
+        let of_output = SockRef::from(&writer.stream);
+        assert!(of_output.keepalive().unwrap());
+        assert_eq!(
+            of_output.tcp_keepalive_time().unwrap(),
+            Duration::from_secs(10)
+        );
+        assert_eq!(of_output.tcp_keepalive_retries().unwrap(), 6);
+        assert!(!SockRef::from(&peer).keepalive().unwrap());
     }
 
     /// Addresses of this host at which nobody listens, but for the last.
@@ -479,20 +490,6 @@ mod tests {
             }
         };
         assert_eq!(read, 0);
-    }
-
-    #[test]
-    fn a_signal_does_not_end_an_output_of_datagrams() {
-        let kinds = [
-            ErrorKind::Interrupted,
-            ErrorKind::Interrupted,
-            ErrorKind::ConnectionRefused,
-        ];
-        let mut errors = kinds.into_iter();
-        sent(|| errors.next().map_or(Ok(1), |kind| Err(kind.into()))).unwrap();
-        assert_eq!(errors.next(), None);
-        let error = sent(|| Err(ErrorKind::NetworkUnreachable.into())).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
     }
 
     #[test]
