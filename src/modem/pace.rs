@@ -8,7 +8,11 @@ const NAP: Duration = Duration::from_micros(200);
 /// How soon who waits sees that somebody wants the end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Sample n is due n sample periods after the start: a sender that was held up makes up for it.
+/// What a sender that was held up makes up for, at most.
+const HELD_UP: Duration = Duration::from_millis(250);
+
+/// Sample n is due n sample periods after the start. A sender that was held up makes up for it; one
+/// that had nothing to send for longer does not: its receivers would lose what comes all at once.
 #[derive(Clone, Debug)]
 pub struct Pace {
     start: Instant,
@@ -17,7 +21,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// `rate` samples a second from `start` on.
+    /// `rate` samples a second, the first at `start`.
     pub fn new(start: Instant, rate: f64) -> Self {
         Self {
             start,
@@ -33,7 +37,9 @@ impl Pace {
         if gone < due {
             return Some(due - gone);
         }
-        self.most_late = self.most_late.max(gone - due);
+        let late = gone - due;
+        self.most_late = self.most_late.max(late);
+        self.start += late.saturating_sub(HELD_UP);
         None
     }
 
@@ -64,6 +70,24 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_had_nothing_to_send_sends_no_faster_afterwards() {
+        let start = Instant::now();
+        let after = |millis: u64| start + Duration::from_millis(millis);
+        let mut pace = Pace::new(start, 1000.0);
+        // Held up for a moment, it makes up for all of it.
+        assert_eq!(pace.until(1000, after(1200)), None);
+        assert_eq!(pace.until(1200, after(1200)), None);
+        let left = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(pace.until(1300, after(1200)), left(100));
+        // After an hour, for a quarter of a second.
+        let hour = 3_600_000;
+        assert_eq!(pace.until(1300, after(hour)), None);
+        assert_eq!(pace.until(1550, after(hour)), None);
+        assert_eq!(pace.until(2550, after(hour)), left(1000));
+        assert_eq!(pace.most_late(), Duration::from_millis(hour - 1300));
+    }
 
     #[test]
     fn who_waits_for_a_sample_sees_the_end_before() {
