@@ -460,7 +460,10 @@ fn say(before: &Seen, now: &Seen, seconds: f64) {
         let since = |count: fn(&StreamReport) -> u64| {
             count(stream) - before.streams.get(i).map_or(0, count)
         };
-        let power = stream.mean_power_db;
+        let power = now
+            .views
+            .get(i)
+            .map_or_else(Default::default, |view| view.power_db);
         let power = power.map(|db| db.map_or("none".to_owned(), |db| format!("{db:.2}")));
         tracing::info!(
             stream = stream.name,

@@ -105,8 +105,9 @@ impl Scrape for SinkMetrics {
             help,
             wrong,
         );
-        let power = seen.streams.iter().flat_map(|stream| {
-            let pols = stream.mean_power_db.iter().enumerate();
+        let both = seen.streams.iter().zip(&seen.views);
+        let power = both.flat_map(|(stream, view)| {
+            let pols = view.power_db.iter().enumerate();
             pols.filter_map(|(pol, db)| {
                 Some((
                     [label(stream), vec![("pol", pol.to_string())]].concat(),
@@ -114,7 +115,7 @@ impl Scrape for SinkMetrics {
                 ))
             })
         });
-        let help = "mean power, dB relative to one count";
+        let help = "mean power of a second, dB relative to one count";
         families.extend(family(
             "karoo_sink_power_db",
             help,
@@ -129,7 +130,7 @@ impl Scrape for SinkMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::live::Seen;
+    use crate::sink::live::{Seen, StreamView};
 
     #[test]
     fn packets_that_are_of_no_batch_are_told() {
@@ -140,7 +141,13 @@ mod tests {
                 bad_timestamp_packets: 2,
                 misplaced_packets: 3,
                 wrong_size_packets: 4,
+                mean_power_db: [Some(1.0); 2],
                 ..StreamReport::default()
+            }],
+            // As it is now, and not since the beginning.
+            views: vec![StreamView {
+                power_db: [Some(-3.5), None],
+                ..StreamView::default()
             }],
             ..Seen::default()
         };
@@ -154,5 +161,10 @@ mod tests {
         ] {
             assert!(text.contains(&format!("karoo_sink_{line}")), "{text}");
         }
+        let power = text
+            .lines()
+            .filter(|line| line.starts_with("karoo_sink_power_db"));
+        let power: Vec<_> = power.collect();
+        assert_eq!(power, [r#"karoo_sink_power_db{stream="w",pol="0"} -3.5"#]);
     }
 }

@@ -183,6 +183,9 @@ impl SinkLcore {
                 if let Some(powers) = due.then(|| tracker.take_powers()).flatten() {
                     view.powers = Some(Arc::new(powers));
                 }
+                if let Some(power_db) = due.then(|| tracker.take_power_db()).flatten() {
+                    view.power_db = power_db;
+                }
             }
             shown.clone_from(&self.seen);
         }

@@ -21,6 +21,8 @@ pub struct StreamView {
     pub whole: Vec<u64>,
     /// Powers of the last second in which there were any.
     pub powers: Option<std::sync::Arc<ChannelPowers>>,
+    /// Mean power of each polarisation in that second, in dB relative to one count.
+    pub power_db: [Option<f64>; N_POL],
 }
 
 /// Per channel: Σ|x|² of each polarisation, and how many were added.

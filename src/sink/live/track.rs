@@ -76,8 +76,9 @@ pub struct Tracker {
     /// How often timestamps went back, and batches of before: that came, and that did not.
     went_back: u64,
     before: (u64, u64),
-    /// Σ |x|² per polarisation, and how many were added.
+    /// Σ |x|² per polarisation, and how many were added: since somebody last took them, and before.
     power: ([u64; N_POL], u64),
+    power_before: ([f64; N_POL], f64),
     /// The same of each channel, since somebody last took it.
     powers: PowerSums,
     /// Whole heaps of each substream.
@@ -124,6 +125,7 @@ impl Tracker {
             before: (0, 0),
             described: vec![false; substreams],
             power: ([0; N_POL], 0),
+            power_before: ([0.0; N_POL], 0.0),
             powers: PowerSums::default(),
             whole: vec![0; substreams],
             opened: 0,
@@ -407,6 +409,17 @@ impl Tracker {
         self.powers.take()
     }
 
+    /// The mean power of each polarisation since the last call, in dB relative to one count, if
+    /// anything came: of one batch in eight.
+    pub fn take_power_db(&mut self) -> Option<[Option<f64>; N_POL]> {
+        let (power, count) = std::mem::take(&mut self.power);
+        let power = power.map(|power| power as f64);
+        let before = &mut self.power_before;
+        before.0 = std::array::from_fn(|pol| before.0[pol] + power[pol]);
+        before.1 += count as f64;
+        (count > 0).then(|| power.map(|power| mean_db(power, count as f64)))
+    }
+
     /// What is known so far.
     pub fn report(&self) -> StreamReport {
         let mut report = self.counts.clone();
@@ -422,10 +435,10 @@ impl Tracker {
         }
         report.batches_not_sent = self.not_sent();
         report.stopped_substreams = self.ends.stopped();
-        report.mean_power_db = self.power.0.map(|power| {
-            let mean = power as f64 / self.power.1 as f64;
-            (power > 0).then(|| 10.0 * mean.log10())
-        });
+        let (power, count) = self.power_before;
+        let count = count + self.power.1 as f64;
+        report.mean_power_db =
+            std::array::from_fn(|pol| mean_db(power[pol] + self.power.0[pol] as f64, count));
         report
     }
 
@@ -464,6 +477,11 @@ impl Tracker {
         }
         report
     }
+}
+
+/// The mean of `power` over `count` in dB; none of no power.
+fn mean_db(power: f64, count: f64) -> Option<f64> {
+    (power > 0.0).then(|| 10.0 * (power / count).log10())
 }
 
 #[cfg(test)]

@@ -382,8 +382,13 @@ fn heaps_are_kept_whole() {
     assert_eq!(heap.data, [[1; 64], [2; 64]].concat());
     let report = tracker.report();
     // 64 bytes of 1 and of 2: two per polarisation and Jones vector.
-    let power = 10f64.powf(report.mean_power_db[0].unwrap() / 10.0);
+    let whole = report.mean_power_db;
+    let power = 10f64.powf(whole[0].unwrap() / 10.0);
     assert!((power - 5.0).abs() < 1e-9, "{power}");
+    assert_eq!(tracker.take_power_db(), Some(whole));
+    // What was taken is still part of the whole, and of nothing that comes later.
+    assert_eq!(tracker.report().mean_power_db, whole);
+    assert_eq!(tracker.take_power_db(), None);
 }
 
 /// A heap of a batch that begins at a multiple of 108 samples, which divide no power of two.
