@@ -170,7 +170,9 @@ impl PendingRequests {
         if now == self.last_told {
             return;
         }
-        if self.last_told == Timestamp(0) || self.stalled_since.0 != next {
+        // A clock that was set back says nothing of how long this has been so.
+        let set_back = now < self.last_told;
+        if self.last_told == Timestamp(0) || self.stalled_since.0 != next || set_back {
             self.stalled_since = (next, now);
         }
         self.last_told = now;

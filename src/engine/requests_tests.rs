@@ -127,6 +127,19 @@ fn an_engine_without_input_keeps_half_of_all_models() {
     assert!(upcoming(&bench) < MODELS / 2);
 }
 
+/// One request came while the host's clock was years ahead.
+#[test]
+fn a_clock_that_is_set_back_does_not_keep_models_for_ever() {
+    let mut bench = Bench::new();
+    let first = 1 << 40;
+    bench.ask(0, first, 1 << 60, 0).unwrap();
+    for i in 1..2 * MODELS as u64 {
+        let now = first + i * STEP;
+        bench.ask(i, now + STEP, now, 0).unwrap();
+    }
+    assert!(bench.pending.delays[0].upcoming() < MODELS);
+}
+
 #[test]
 fn models_that_lie_ahead_are_refused_and_kept() {
     let mut bench = Bench::new();

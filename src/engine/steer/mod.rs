@@ -272,7 +272,8 @@ impl ControlHandle {
     /// input to tell it. What it then forgets depends on that clock, so replays tell nothing.
     pub fn tell_time(&self, now: Timestamp) {
         for OutputHandle { shared, .. } in &self.outputs {
-            shared.now.fetch_max(now.0, Ordering::Relaxed);
+            // It may be earlier than the last: clocks are set.
+            shared.now.store(now.0, Ordering::Relaxed);
         }
     }
 
