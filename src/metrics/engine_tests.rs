@@ -4,7 +4,7 @@ use ground::TscClock;
 use katcp::Sensors;
 
 use super::*;
-use crate::assembly::{EnergyMeter, EngineReadings};
+use crate::assembly::EngineReadings;
 use crate::engine::steer::Published;
 use crate::memory::HostAllocator;
 use crate::recv::receive_memory;
@@ -71,7 +71,7 @@ fn input_is_told_by_polarisation_and_cause() {
         state: EngineState {
             backend: "cpu",
             gpu: String::new(),
-            energy: EnergyMeter::default(),
+            energy: Arc::default(),
             published: Arc::new(Published::new(1)),
             sensors: Sensors::default(),
             losses: Arc::default(),

@@ -25,7 +25,7 @@ pub struct EngineState {
     /// Name and PCI address of the GPU; empty if none computes.
     pub gpu: String,
     /// What its devices take.
-    pub energy: EnergyMeter,
+    pub energy: Arc<EnergyMeter>,
     /// What it publishes.
     pub published: Arc<Published>,
     /// What clients of its control see.
@@ -339,7 +339,7 @@ mod tests {
         EngineState {
             backend: "cpu",
             gpu: String::new(),
-            energy: EnergyMeter::default(),
+            energy: Arc::default(),
             published: Arc::new(Published::new(1)),
             sensors: Sensors::default(),
             losses: Arc::default(),

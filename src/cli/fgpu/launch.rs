@@ -33,6 +33,8 @@ use crate::page::{EnginePage, EnginePageParts, EngineSeen};
 
 /// Between two looks at the ports' links: for so long one that goes down may hold up the others.
 const LINKS: Duration = Duration::from_millis(100);
+/// Between two readings of energy: at 300 W a counter wraps after a quarter of an hour.
+const ENERGY: Duration = Duration::from_secs(60);
 
 /// An engine whose configuration and placement are settled.
 pub(in crate::cli) struct Launch<'a> {
@@ -59,6 +61,7 @@ impl Launch<'_> {
         let constants = constants(&compute);
         let gpu = compute.gpu.clone();
         let energy = EnergyMeter::open(gpu.as_ref().map(|gpu| &*gpu.address));
+        let energy = Arc::new(energy);
         let (steering, steered) = ControlHandle::new(&config.engine, REQUESTS);
         let published = steered.published.clone();
         let log = AppliedLog::new(&config.engine);
@@ -86,7 +89,7 @@ impl Launch<'_> {
         let state = EngineState {
             backend: if gpu.is_some() { "cuda" } else { "cpu" },
             gpu: gpu.map(|gpu| gpu.to_string()).unwrap_or_default(),
-            energy,
+            energy: energy.clone(),
             published: published.clone(),
             sensors: sensors.clone(),
             losses: lost.clone(),
@@ -115,7 +118,7 @@ impl Launch<'_> {
 
         let source = self.args.options.src.as_deref().unwrap_or_default();
         let mut losses = Losses::watch(config, source, &engine, self.placement, lost);
-        let why = wait(&serving, &engine, &mut losses);
+        let why = wait(&serving, &engine, &mut losses, &energy);
         tracing::info!(%why, "ending");
         let limit = drain(&config.engine, config.egress.rate_factor, self.spare_chunks);
         service::stopping(&format!("Ending: {why}"), limit);
@@ -212,14 +215,25 @@ pub(in crate::cli) fn ended_early(serving: Serving, why: &StopReason) {
 }
 
 /// Waits until the engine is to end, or does.
-fn wait(serving: &Serving, engine: &LiveEngine, losses: &mut Losses) -> StopReason {
+fn wait(
+    serving: &Serving,
+    engine: &LiveEngine,
+    losses: &mut Losses,
+    energy: &EnergyMeter,
+) -> StopReason {
     let mut service = Service::ready(engine, &losses.status());
     let mut looked = Instant::now();
+    let mut read = looked;
     serving.wait(|| {
         let now = Instant::now();
         if now.duration_since(looked) >= LINKS {
             looked = now;
             engine.links().look();
+        }
+        if now.duration_since(read) >= ENERGY {
+            read = now;
+            // Its counters wrap, and metrics may be asked for by nobody.
+            energy.read();
         }
         losses.tend(now);
         service.tend(now, || losses.status());
