@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -29,6 +30,7 @@ const BACKLOG: usize = 1 << 20;
 /// Connection to the journal.
 pub struct Journal {
     socket: UnixDatagram,
+    path: PathBuf,
     /// Entries that it had no room for since it last took one.
     lost: AtomicU64,
 }
@@ -36,23 +38,39 @@ pub struct Journal {
 impl Journal {
     /// Fails where there is none.
     pub fn connect() -> io::Result<Self> {
-        let socket = UnixDatagram::unbound()?;
-        socket.connect(SOCKET)?;
-        Self::on(socket)
+        Self::at(Path::new(SOCKET))
     }
 
-    fn on(socket: UnixDatagram) -> io::Result<Self> {
+    fn at(path: &Path) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(path)?;
+        Self::on(socket, path)
+    }
+
+    fn on(socket: UnixDatagram, path: &Path) -> io::Result<Self> {
         // Whoever logs is not held up: the threads that move data do, too.
         socket.set_nonblocking(true)?;
         let _ = setsockopt(&socket, sockopt::SndBuf, &BACKLOG);
-        let lost = AtomicU64::new(0);
-        Ok(Self { socket, lost })
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            lost: AtomicU64::new(0),
+        })
     }
 
     /// Sends an entry. Where that cannot be, its `text` goes to standard error; where the journal
     /// has no room, it is counted.
     fn log(&self, entry: &[u8], text: &str) {
-        match self.send(entry) {
+        let sent = match self.send(entry) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
+            // The journal may have been started again with another socket.
+            Err(_) => self
+                .socket
+                .connect(&self.path)
+                .and_then(|()| self.send(entry)),
+            sent => sent,
+        };
+        match sent {
             Ok(()) => self.tell_lost(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 // Standard error may be as full, so that only the first is told.
@@ -196,7 +214,8 @@ mod tests {
         let (ours, journal) = UnixDatagram::pair().unwrap();
         let mut entry = Vec::new();
         put(&mut entry, "MESSAGE", &"x".repeat(4 << 20));
-        Journal::on(ours).unwrap().send(&entry).unwrap();
+        let ours = Journal::on(ours, Path::new(SOCKET)).unwrap();
+        ours.send(&entry).unwrap();
 
         let (mut room, mut files) = ([0; 1], nix::cmsg_space!([i32; 1]));
         let mut room = [IoSliceMut::new(&mut room)];
@@ -216,7 +235,7 @@ mod tests {
     #[test]
     fn a_journal_that_reads_nothing_holds_nobody_up() {
         let (ours, journal) = UnixDatagram::pair().unwrap();
-        let ours = Journal::on(ours).unwrap();
+        let ours = Journal::on(ours, Path::new(SOCKET)).unwrap();
         while ours.lost.load(Ordering::Relaxed) < 3 {
             ours.log(b"MESSAGE=lost\n", "lost");
         }
@@ -233,6 +252,24 @@ mod tests {
             assert!(entry.contains(expected), "{entry}");
         }
         assert!(journal.recv(&mut room).is_err());
+    }
+
+    #[test]
+    fn a_journal_that_is_started_again_takes_entries_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut journal = UnixDatagram::bind(&path).unwrap();
+        let ours = Journal::at(&path).unwrap();
+        let mut room = [0; 16];
+        for entry in [&b"MESSAGE=before\n"[..], b"MESSAGE=after\n"] {
+            ours.log(entry, "an entry");
+            let length = journal.recv(&mut room).unwrap();
+            assert_eq!(&room[..length], entry);
+            drop(journal);
+            std::fs::remove_file(&path).unwrap();
+            ours.log(b"MESSAGE=while there is none\n", "an entry");
+            journal = UnixDatagram::bind(&path).unwrap();
+        }
     }
 
     #[test]
