@@ -225,7 +225,7 @@ impl Source for FlowPage {
             Figure::new("latency at most", latency.most as f64 * 1e-9, "s"),
         ];
         let verdict = waiting(self.run.waits());
-        let verdict = verdict.unwrap_or_else(|| self.progress.verdict(self.time, &self.span));
+        let verdict = verdict.unwrap_or_else(|| self.progress.verdict(&self.span));
         let panels = vec![
             Panel::new("verdict", "Run", Body::Verdict(verdict)),
             Panel::new("figures", "Figures", Body::Figures { figures }),

@@ -15,8 +15,10 @@ const LONG: f64 = 10.0;
 pub struct Progress {
     /// Ticks that came out; before the first, those of all partitions.
     ticks: u64,
-    /// UNIX time of the look that found the last of them.
-    since: f64,
+    /// UNIX time of the look that found the last of them, and nanoseconds of the run until then.
+    since: (f64, u64),
+    /// Nanoseconds of the run until the last look.
+    elapsed: u64,
     /// Whether the run has ended.
     ended: bool,
 }
@@ -43,7 +45,8 @@ impl Progress {
     pub fn new(time: f64) -> Self {
         Self {
             ticks: 0,
-            since: time,
+            since: (time, 0),
+            elapsed: 0,
             ended: false,
         }
     }
@@ -52,18 +55,20 @@ impl Progress {
     pub fn note(&mut self, time: f64, before: &Telemetry, now: &Telemetry) {
         let ticks = ticks(now);
         if ticks != self.ticks || now.elapsed == 0 {
-            (self.ticks, self.since) = (ticks, time);
+            (self.ticks, self.since) = (ticks, (time, now.elapsed));
         }
+        self.elapsed = now.elapsed;
         // Once a run has ended its time stands still.
         self.ended = now.elapsed > 0 && now.elapsed == before.elapsed;
     }
 
-    /// The verdict at this time; `span` is what was done since the look before.
-    pub fn verdict(&self, time: f64, span: &Telemetry) -> Verdict {
+    /// The verdict at the last look; `span` is what was done since the look before.
+    pub fn verdict(&self, span: &Telemetry) -> Verdict {
         if self.ended {
             return well("ended".to_owned());
         }
-        let lasted = time - self.since;
+        // By the run's own time: UNIX time may be set.
+        let lasted = (self.elapsed - self.since.1) as f64 * 1e-9;
         if lasted >= QUIET {
             return self.stalled(lasted, span);
         }
@@ -117,13 +122,13 @@ impl Progress {
             text: text.clone(),
             mends: mends.to_owned(),
             run_book: String::new(),
-            since: self.since,
+            since: self.since.0,
             count: 0,
         };
         Verdict {
             state,
             text,
-            since: Some(self.since),
+            since: Some(self.since.0),
             mends: mends.to_owned(),
             causes: vec![cause],
         }
@@ -191,13 +196,18 @@ mod tests {
 
     /// What is said of these looks, of which one came each second.
     fn said(looks: &[Telemetry]) -> Verdict {
+        said_at(looks, |second| 101.0 + second)
+    }
+
+    /// The same, each at a UNIX time.
+    fn said_at(looks: &[Telemetry], time: impl Fn(f64) -> f64) -> Verdict {
         let mut progress = Progress::new(100.0);
         let mut before = Telemetry::default();
         let mut verdict = Verdict::new(State::Well);
         for (second, now) in looks.iter().enumerate() {
-            let time = 101.0 + second as f64;
+            let time = time(second as f64);
             progress.note(time, &before, now);
-            verdict = progress.verdict(time, &now.since(&before));
+            verdict = progress.verdict(&now.since(&before));
             before = now.clone();
         }
         verdict
@@ -225,6 +235,11 @@ mod tests {
         assert_eq!(verdict.since, Some(101.0));
         assert_eq!(verdict.causes[0].name, "no-input");
         assert_eq!(said(&looks).state, State::Bad);
+        // Whatever becomes of the clock meanwhile.
+        let set_back = said_at(&looks, |second| 1e9 - 3600.0 * second);
+        assert_eq!(set_back.state, State::Bad);
+        let set_ahead = said_at(&looks[..2], |second| 1e9 + 3600.0 * second);
+        assert_eq!(set_ahead.state, State::Well);
     }
 
     #[test]
