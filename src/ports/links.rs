@@ -1,6 +1,7 @@
 //! Links of ports: whether they are up, and how often they went down.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -43,7 +44,8 @@ struct OfKernel {
 /// How a link is.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
-    up: bool,
+    /// Whether it is up; `None` where nobody can tell at the moment.
+    up: Option<bool>,
     /// How often it went down, as far as anybody counts.
     downs: Option<u64>,
     /// Whether the interface of this name is another: it was removed and made again.
@@ -65,8 +67,10 @@ impl OfKernel {
         let replaced = indices.is_some_and(|(first, now)| first != now);
         let counted = number("carrier_down_count").filter(|_| !replaced);
         Found {
-            // Without a carrier to speak of, as when it is shut, there is nothing to read.
-            up: number("carrier") == Some(1) && !replaced,
+            up: match replaced {
+                true => Some(false),
+                false => carrier(&self.folder),
+            },
             downs: counted.map(|counted| counted.saturating_sub(self.before)),
             replaced,
         }
@@ -88,12 +92,24 @@ impl Watched {
         self.of_kernel.as_ref().map_or_else(
             || Found {
                 // Drivers that cannot tell are believed to be up.
-                up: self.port.link().map_or(true, |link| link.up),
+                up: Some(self.port.link().map_or(true, |link| link.up)),
                 downs: None,
                 replaced: false,
             },
             OfKernel::look,
         )
+    }
+}
+
+/// Whether an interface has a carrier, if that can be told: a process may have no descriptor left.
+fn carrier(folder: &str) -> Option<bool> {
+    match fs::read_to_string(format!("{folder}/carrier")) {
+        Ok(text) => Some(text.trim() == "1"),
+        // Without a carrier to speak of, as when it is shut, or without an interface.
+        Err(error) => match error.kind() {
+            ErrorKind::InvalidInput | ErrorKind::NotFound => Some(false),
+            _ => None,
+        },
     }
 }
 
@@ -149,7 +165,9 @@ impl Links {
                 downs: counted,
                 replaced,
             } = watched.look();
-            let was = watched.up.swap(up, Ordering::Relaxed);
+            let was = watched.up.load(Ordering::Relaxed);
+            let up = up.unwrap_or(was);
+            watched.up.store(up, Ordering::Relaxed);
             watched.port.note_link(up);
             let downs = watched.downs.load(Ordering::Relaxed);
             let counted = match counted {
@@ -202,7 +220,7 @@ mod tests {
         write("ifindex", "7\n");
         let known = interface();
         let found = |up, downs, replaced| Found {
-            up,
+            up: Some(up),
             downs,
             replaced,
         };
@@ -216,5 +234,8 @@ mod tests {
         fs::remove_file(folder.path().join("ifindex")).unwrap();
         fs::remove_file(folder.path().join("carrier")).unwrap();
         assert_eq!(known.look(), found(false, Some(2), false));
+        // A file that cannot be read tells nothing.
+        fs::create_dir(folder.path().join("carrier")).unwrap();
+        assert_eq!(known.look().up, None);
     }
 }
