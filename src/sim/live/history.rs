@@ -1,9 +1,33 @@
-//! Windows of a live digitiser's heaps: its signals may change while faults hold heaps back.
+//! Windows of a live digitiser's heaps, and changes of its signals, which may come while faults
+//! hold heaps back.
 
 use std::sync::Arc;
 
+use ground::Timestamp;
+use tokio::sync::oneshot;
+
 use crate::sim::faults::{FaultPlan, SimHeap};
 use crate::sim::window::Windows;
+
+/// Other signals, from the next heap on.
+pub struct SignalsChange {
+    /// Their samples.
+    pub windows: Arc<Windows>,
+    /// Told from which timestamp on they are sent; with it come those that are of no use any more.
+    pub done: oneshot::Sender<(Timestamp, Vec<Arc<Windows>>)>,
+}
+
+impl SignalsChange {
+    /// Has heaps from `next` on be of these signals, whose first timestamp is `timestamp`. Not if
+    /// nobody waits for it any more: then the asker has been told that nothing changes.
+    pub(super) fn take(self, next: u64, timestamp: Timestamp, history: &mut WindowHistory) {
+        match self.done.send((timestamp, history.take_unused())) {
+            Ok(()) => history.change(next, self.windows),
+            // Samples are given back beside the lcore, which would take long for it.
+            Err((_, unused)) => history.keep(unused.into_iter().chain([self.windows])),
+        }
+    }
+}
 
 /// The windows of all heaps that are still to be sent: the newest, and earlier ones as long as
 /// faults may hold heaps of them back.
@@ -66,6 +90,8 @@ impl WindowHistory {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
     use super::*;
     use crate::sim::faults::Ledger;
     use crate::sim::live::tests::config;
@@ -99,7 +125,7 @@ mod tests {
                 let of_time = expected.iter().rfind(|(from, _)| *from <= heap.index);
                 let of_time = &*of_time.unwrap().1;
                 assert!(
-                    std::ptr::eq(history.of(heap.index), of_time),
+                    ptr::eq(history.of(heap.index), of_time),
                     "{plan:?} {heap:?}"
                 );
                 history.came(heap);
@@ -109,5 +135,55 @@ mod tests {
             // Not all that there ever were.
             assert!(longest <= most, "{plan:?}: {longest}");
         }
+    }
+
+    #[test]
+    fn signals_that_nobody_waits_for_are_not_sent() {
+        let config = config(0.0);
+        let made = || Arc::new(Windows::new(&config, &config.signals, config.period));
+        let (first, other) = (made(), made());
+        let mut history = WindowHistory::new(first.clone(), 1, &FaultPlan::default());
+        let (done, taken) = oneshot::channel();
+        drop(taken);
+        let windows = other.clone();
+        let late = SignalsChange { windows, done };
+        late.take(1, Timestamp(4096), &mut history);
+        assert!(ptr::eq(history.of(1), &*first));
+
+        let (done, mut taken) = oneshot::channel();
+        let windows = other.clone();
+        let change = SignalsChange { windows, done };
+        change.take(2, Timestamp(8192), &mut history);
+        assert!(ptr::eq(history.of(1), &*first) && ptr::eq(history.of(2), &*other));
+        assert_eq!(taken.try_recv().unwrap().0, Timestamp(8192));
+    }
+
+    /// The lcore would stand still while it gives gigabytes back.
+    #[test]
+    fn samples_that_nobody_takes_wait_for_the_next_who_does() {
+        let config = config(0.0);
+        let made = || Arc::new(Windows::new(&config, &config.signals, config.period));
+        let [first, second, late, third] = [made(), made(), made(), made()];
+        let plan = FaultPlan::default();
+        let mut history = WindowHistory::new(first.clone(), 1, &plan);
+        history.change(1, second.clone());
+        // The first are of no use any more.
+        for heap in plan.decorate(heaps(1, 4), 1, 4096, &Ledger::default()) {
+            history.came(heap);
+        }
+        let (done, taken) = oneshot::channel();
+        drop(taken);
+        let windows = late.clone();
+        SignalsChange { windows, done }.take(4, Timestamp(16384), &mut history);
+        assert!(ptr::eq(history.of(4), &*second));
+
+        let (done, mut taken) = oneshot::channel();
+        let windows = third.clone();
+        SignalsChange { windows, done }.take(5, Timestamp(20480), &mut history);
+        let (_, unused) = taken.try_recv().unwrap();
+        let expected = [&first, &late];
+        assert!(unused.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b)));
+        assert_eq!(unused.len(), expected.len());
+        assert!(ptr::eq(history.of(4), &*second) && ptr::eq(history.of(5), &*third));
     }
 }
