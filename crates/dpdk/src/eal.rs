@@ -1,19 +1,23 @@
 //! DPDK's environment: memory, lcores, drivers. It starts once per process.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ground::TscClock;
 use ground::os::allowed_cpus;
 
-use super::error::{Errno, TakenPages};
+use super::error::Errno;
 use super::files::{FEWEST_FILES, make_room_for_files};
+use super::huge_pages::{
+    HugePages, TakenPages, free_huge_pages_mib, plain_mib, turn_at_huge_pages,
+};
 use super::lcore::{Lcore, LcoreId};
+use super::log;
 
 /// What to start EAL with.
 #[derive(Clone, Debug)]
@@ -44,18 +48,6 @@ impl Default for EalConfig {
             extra_args: Vec::new(),
         }
     }
-}
-
-/// Where DPDK's memory comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HugePages {
-    /// Huge pages if enough are free.
-    #[default]
-    Auto,
-    /// Huge pages or nothing.
-    Require,
-    /// Plain memory. Virtual devices work; NICs do not.
-    Never,
 }
 
 /// Why EAL did not start.
@@ -130,7 +122,6 @@ struct Inner {
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
-static RECENT_LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 impl Eal {
     /// The time-stamp counter, whose rate EAL read or measured when it started.
@@ -171,9 +162,9 @@ impl Eal {
         let mut argv: Vec<*mut c_char> = c_args.into_iter().map(CString::into_raw).collect();
         argv.push(std::ptr::null_mut());
         let argv = argv.leak();
-        // SAFETY: `log_line` is a function for the life of the process; called once, before EAL has
+        // SAFETY: `take_line` is a function for the life of the process; called once, before EAL has
         // threads.
-        unsafe { dpdk_sys::karoo_log_to(Some(log_line)) };
+        unsafe { dpdk_sys::karoo_log_to(Some(log::take_line)) };
         // SAFETY: argv has args.len() C strings and a closing null, all leaked; STARTED makes this
         // the only call.
         let ret = unsafe { dpdk_sys::rte_eal_init(args.len() as i32, argv.as_mut_ptr()) };
@@ -233,7 +224,7 @@ impl Eal {
             mib: self.0.memory_mib,
             huge_pages: self.0.huge_pages,
             free_mib: free_huge_pages_mib(),
-            taken: taken_huge_pages(Path::new(SYSTEM)),
+            taken: TakenPages::of_host(),
         }
     }
 
@@ -259,8 +250,7 @@ impl Eal {
 
     /// The last lines that DPDK logged, oldest first; they go to `tracing` (target `dpdk`) as well.
     pub fn recent_log() -> Vec<String> {
-        let lines = ground::lock(&RECENT_LOG);
-        lines.iter().cloned().collect()
+        log::recent()
     }
 
     /// Serialises what DPDK leaves unprotected: creation and destruction of devices, launches. Has
@@ -295,84 +285,9 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
         HugePages::Require => Err(EalError::NoHugePages {
             needed_mib,
             free_mib,
-            taken: taken_huge_pages(Path::new(SYSTEM)),
+            taken: TakenPages::of_host(),
         }),
     }
-}
-
-/// Sizes of huge pages, and how many of each there are and are free.
-const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
-/// What has the same of the host and of each of its nodes.
-const SYSTEM: &str = "/sys";
-
-/// How there come to be free huge pages of so much, beside those that other programs have.
-pub fn have_huge_pages(mib: usize) -> String {
-    taken_huge_pages(Path::new(SYSTEM)).room_for(mib)
-}
-
-/// Huge pages of 2 MiB that programs have, of the machine with this folder.
-fn taken_huge_pages(system: &Path) -> TakenPages {
-    let taken = |sizes: PathBuf| {
-        let count = |file: &str| -> Option<usize> {
-            let file = sizes.join("hugepages-2048kB").join(file);
-            fs::read_to_string(file).ok()?.trim().parse().ok()
-        };
-        Some(count("nr_hugepages")?.saturating_sub(count("free_hugepages")?))
-    };
-    // Nodes that are nothing but a device's memory have no pages.
-    let entries = fs::read_dir(system.join("devices/system/node"));
-    let nodes = entries.into_iter().flatten().flatten();
-    let nodes = nodes.filter_map(|node| taken(node.path().join("hugepages")));
-    let mut nodes: Vec<_> = nodes.collect();
-    // Kernels that know of no nodes have the numbers of the host alone.
-    if nodes.is_empty() {
-        nodes.extend(taken(system.join("kernel/mm/hugepages")));
-    }
-    TakenPages {
-        most: nodes.iter().copied().max().unwrap_or(0),
-        nodes: nodes.len().max(1),
-    }
-}
-
-/// Waits until no other program is between seeing free huge pages and having them, and keeps others
-/// waiting while it lives. Programs in other network namespaces see another folder, and do not
-/// wait; neither does one where it cannot be locked.
-fn turn_at_huge_pages() -> Option<fs::File> {
-    let folder = fs::File::open(HUGE_PAGES).ok()?;
-    if let Err(fs::TryLockError::WouldBlock) = folder.try_lock() {
-        tracing::info!("waits for another program, which is starting DPDK");
-        folder.lock().ok()?;
-    }
-    Some(folder)
-}
-
-/// Free huge pages of the size that has most of them, in MiB: EAL takes memory of every size, but
-/// one pool's zone comes out of one.
-pub fn free_huge_pages_mib() -> usize {
-    let Ok(sizes) = fs::read_dir(HUGE_PAGES) else {
-        return 0;
-    };
-    sizes
-        .flatten()
-        .filter_map(|size| {
-            let name = size.file_name().into_string().ok()?;
-            let kib: usize = name
-                .strip_prefix("hugepages-")?
-                .strip_suffix("kB")?
-                .parse()
-                .ok()?;
-            let free = fs::read_to_string(size.path().join("free_hugepages")).ok()?;
-            Some(free.trim().parse::<usize>().ok()? * kib / 1024)
-        })
-        .max()
-        .unwrap_or(0)
-}
-
-/// Plain memory that takes the place of so much in huge pages: there, what is larger than a page of
-/// 4 KiB begins on one of its own, and so takes up to twice as much. What is not used is only
-/// reserved.
-pub fn plain_mib(huge_mib: usize) -> usize {
-    huge_mib.saturating_mul(2)
 }
 
 fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<String> {
@@ -431,37 +346,10 @@ fn iova_mode(root: &Path, devices: &[String]) -> &'static str {
     }
 }
 
-/// Receives each log message of DPDK. Level 4 is a warning, smaller is worse.
-unsafe extern "C" fn log_line(level: u32, text: *const c_char, length: usize) {
-    const KEPT: usize = 40;
-    // SAFETY: the shim passes the bytes that the C library asked it to write.
-    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
-    let text = String::from_utf8_lossy(bytes);
-    let text = text.trim_end();
-    if text.is_empty() {
-        return;
-    }
-    // Said of a folder for several processes, of which there is one.
-    let level = if text.starts_with("EAL: Error creating '") {
-        8
-    } else {
-        level
-    };
-    match level {
-        0..=4 => tracing::warn!(target: "dpdk", "{text}"),
-        5..=6 => tracing::info!(target: "dpdk", "{text}"),
-        _ => tracing::debug!(target: "dpdk", "{text}"),
-    }
-    let mut recent = ground::lock(&RECENT_LOG);
-    if recent.len() == KEPT {
-        recent.pop_front();
-    }
-    recent.push_back(text.to_owned());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::have_huge_pages;
 
     #[test]
     fn lcores_may_share_a_cpu() {
@@ -509,33 +397,5 @@ mod tests {
         let error = Eal::init(&config).expect_err("a pebibyte is not there");
         let words = format!("are free: {}", have_huge_pages(config.memory_mib));
         assert!(error.to_string().contains(&words), "{error}");
-    }
-
-    /// The number that is set is that of all programs together.
-    #[test]
-    fn huge_pages_of_other_programs_stay_theirs() {
-        let system = tempfile::tempdir().unwrap();
-        let none = TakenPages { most: 0, nodes: 1 };
-        assert_eq!(taken_huge_pages(system.path()), none);
-        let more = |sizes: &str, all: &str, free: &str| {
-            let size = system.path().join(sizes).join("hugepages-2048kB");
-            fs::create_dir_all(&size).unwrap();
-            fs::write(size.join("nr_hugepages"), all).unwrap();
-            fs::write(size.join("free_hugepages"), free).unwrap();
-            taken_huge_pages(system.path())
-        };
-        let host = more("kernel/mm/hugepages", "1024\n", "1000\n");
-        assert_eq!(host, TakenPages { most: 24, nodes: 1 });
-        let one = more("devices/system/node/node0/hugepages", "1024\n", "324\n");
-        let said = one.room_for(101);
-        assert!(said.contains("have 751 huge pages of 2 MiB: HUGE_PAGES_2M=751 in"));
-        // What is set is spread over the nodes, so that each has what the fullest is to have.
-        let two = more("devices/system/node/node1/hugepages", "512\n", "500\n");
-        let said = two.room_for(101);
-        assert!(
-            said.contains("have 751 huge pages of 2 MiB on each of 2 nodes: HUGE_PAGES_2M=1502 in")
-                && said.contains("echo 1502 | sudo tee"),
-            "{said}"
-        );
     }
 }

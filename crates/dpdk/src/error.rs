@@ -3,40 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fmt;
 
-/// Where the number of huge pages of 2 MiB is set. `vm.nr_hugepages` is that of the kernel's
-/// default size, which may be 1 GiB.
-const MORE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-
-/// How a host comes to have so many huge pages of 2 MiB on each of its nodes, for all programs
-/// together: for good, and until the next boot. The kernel spreads what is set over the nodes. A
-/// shell opens files without the rights of `sudo echo`.
-pub(super) fn have_pages(pages: usize, nodes: usize) -> String {
-    let all = pages * nodes;
-    let which = match nodes {
-        1 => String::new(),
-        _ => format!(" on each of {nodes} nodes"),
-    };
-    format!(
-        "have {pages} huge pages of 2 MiB{which}: HUGE_PAGES_2M={all} in /etc/karoo/host.conf, then systemctl restart karoo-host; \
-         or until the next boot: echo {all} | sudo tee {MORE_PAGES}"
-    )
-}
-
-/// Huge pages of 2 MiB that programs have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TakenPages {
-    /// Of the node on which they have most.
-    pub most: usize,
-    /// Nodes of the host.
-    pub nodes: usize,
-}
-
-impl TakenPages {
-    /// How there comes to be room for so much more, on whichever node it is wanted.
-    pub(super) fn room_for(&self, mib: usize) -> String {
-        have_pages(self.most + mib.div_ceil(2), self.nodes)
-    }
-}
+use super::huge_pages::TakenPages;
 
 /// An error number with DPDK's text for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -237,6 +204,7 @@ pub(super) fn c_args(what: &'static str, args: &str) -> Result<CString, DpdkErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::huge_pages::MORE_PAGES;
 
     /// What the process has itself is among what is taken, or it has none.
     #[test]

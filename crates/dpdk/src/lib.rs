@@ -37,7 +37,9 @@ mod error;
 mod extbuf;
 mod files;
 mod flow;
+mod huge_pages;
 mod lcore;
+mod log;
 mod mbuf;
 mod mempool;
 mod outage;
@@ -50,12 +52,11 @@ mod split;
 mod start;
 
 pub use device::{Device, DeviceInfo};
-pub use eal::{
-    Eal, EalConfig, EalError, HugePages, free_huge_pages_mib, have_huge_pages, plain_mib,
-};
-pub use error::{DpdkError, Errno, Memory, TakenPages};
+pub use eal::{Eal, EalConfig, EalError};
+pub use error::{DpdkError, Errno, Memory};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
 pub use flow::{FlowError, FlowRule, Flows, QueueId};
+pub use huge_pages::{HugePages, TakenPages, free_huge_pages_mib, have_huge_pages, plain_mib};
 pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
 pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
 pub use mempool::{HEADROOM, MbufPool, PoolConfig, memory_mib, pool_bytes, pool_size};
