@@ -8,9 +8,10 @@
 //! (`generator`); packets that find a full ring are what a NIC would count as missed. The sinks
 //! hold every header against what must come next and keep some heaps, which are compared with the
 //! golden model afterwards (`sink`, `check`). Every packet is accounted for: offered = placed +
-//! lost, by cause.
+//! lost, by cause (`counts`).
 
 mod check;
+mod counts;
 mod cpus;
 mod error;
 mod generator;
@@ -23,9 +24,10 @@ mod sink;
 mod watched;
 
 pub use check::BenchCheck;
+pub use counts::BenchCounts;
 pub use error::BenchError;
 pub use options::BenchOptions;
-pub use report::{BenchCounts, CoreCount, EnergyRate, EngineBench, Latency, Probe, RxRate};
+pub use report::{CoreCount, EnergyRate, EngineBench, Latency, Probe, RxRate};
 pub use watched::{LookCounts, WatchedBench, WatchedLatency, WatchedRound};
 
 use cpus::Cpus;

@@ -14,11 +14,11 @@ use katcp::Sensors;
 use spead::digitiser::PREAMBLE_LEN;
 
 use super::BenchError;
+use super::counts::BenchCounts;
 use super::generator::{
     FeedStats, GeneratorFeed, GeneratorLcore, GeneratorPace, HEADER_BYTES, Stamps, prepare,
 };
 use super::options::BenchOptions;
-use super::report::BenchCounts;
 use super::signal::BenchSignal;
 use super::sink::{BenchSinkLcore, MeasuredSpan, SinkFindings, SinkStats, Sinks, Stream};
 use super::watched::ShownEngine;

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::LookCounts;
-use crate::bench::engine::report::{BenchCounts, Latency, Probe};
+use crate::bench::engine::counts::BenchCounts;
+use crate::bench::engine::report::{Latency, Probe};
 
 /// Rounds with and without somebody who looks, by turns, at one rate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
