@@ -4,14 +4,21 @@
 //! Delays are functions of the **output** (delayed) timestamp t, which is regularly spaced: a
 //! positive delay d makes the output at t represent the input at t − d. All samples of one spectrum
 //! share the delay and phase at the spectrum's first sample.
+//!
+//! Here is one model, a polynomial of first degree. `models` has lists of them, `history` those by
+//! which an output was delayed, `point` what a model says of one timestamp.
 
+mod angle;
 mod history;
 mod models;
+mod point;
 
+pub use angle::wrap_angle;
 pub use history::DelayHistory;
 pub use models::{DelayModels, Stretch};
+pub use point::DelayPoint;
 
-use std::f64::consts::{FRAC_PI_2, PI, TAU};
+use std::f64::consts::PI;
 
 use ground::{SampleClock, Timestamp};
 
@@ -257,94 +264,6 @@ impl LinearDelay {
     }
 }
 
-/// Delay and phase of one output timestamp.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DelayPoint {
-    /// Input sample that the output timestamp asks for: t − coarse. Negative before the first
-    /// sample.
-    pub orig: i64,
-    /// Whole samples of delay.
-    pub coarse: i64,
-    /// Delay beyond `coarse`, in ADC samples: within ½, or half the alignment and a little.
-    pub residual: f64,
-    /// Phase at the band centre in radians, in [−π, π).
-    pub phase: f64,
-}
-
-impl DelayPoint {
-    /// The phase that a wideband spectrum needs.
-    pub fn wideband_phase(&self) -> f64 {
-        wrap_angle(self.phase + quarter_turns(self.coarse))
-    }
-
-    /// Moves the input sample to a multiple of `subsampling`, the direction of a tie chosen so that
-    /// the residual shrinks. Delay (`coarse` + `residual`) and phase stay.
-    pub fn aligned(self, subsampling: u32) -> Self {
-        if subsampling <= 1 {
-            return self;
-        }
-        let s = i128::from(subsampling);
-        let orig = i128::from(self.orig);
-        let aligned = if subsampling.is_multiple_of(2) {
-            let sign = i128::from(self.residual > 0.0) - i128::from(self.residual < 0.0);
-            (2 * orig + s - sign).div_euclid(2 * s) * s
-        } else {
-            (orig + s / 2).div_euclid(s) * s
-        };
-        let moved = (aligned - orig) as i64;
-        Self {
-            orig: self.orig.saturating_add(moved),
-            coarse: self.coarse.saturating_sub(moved),
-            residual: self.residual + moved as f64,
-            phase: self.phase,
-        }
-    }
-}
-
-/// By which angle a wideband output is turned back after a coarse delay.
-///
-/// The centre of the band, a quarter of the sample rate, turns by π/2 per sample of coarse delay;
-/// undoing that keeps the phase at the band centre what the model says.
-fn quarter_turns(coarse: i64) -> f64 {
-    FRAC_PI_2 * coarse.rem_euclid(4) as f64
-}
-
-/// The angle in [−π, π) that differs from `a` by a multiple of 2π; `a` itself where it is in the
-/// range.
-pub fn wrap_angle(a: f64) -> f64 {
-    if (-PI..PI).contains(&a) {
-        return a;
-    }
-    let wrapped = turn_remainder(a + PI) - PI;
-    // The remainder of a tiny negative number may round up to 2π itself.
-    if wrapped >= PI { -PI } else { wrapped }
-}
-
-/// `a.rem_euclid(TAU)` to the last bit. The general algorithm takes a division per bit of the
-/// quotient; phases of delay models are a few turns.
-fn turn_remainder(a: f64) -> f64 {
-    /// Quotients up to this have exact products with both parts of 2π.
-    const MOST: f64 = (1 << 20) as f64;
-    const LOW_BITS: u32 = 21;
-    const HIGH: f64 = f64::from_bits(TAU.to_bits() >> LOW_BITS << LOW_BITS);
-    const LOW: f64 = TAU - HIGH;
-    let turns = (a.abs() / TAU).trunc();
-    if turns >= MOST {
-        return a.rem_euclid(TAU);
-    }
-    // A remainder has no more bits than what it is of, so both subtractions are exact.
-    let after = |turns: f64| (a.abs() - turns * HIGH) - turns * LOW;
-    let remainder = match after(turns) {
-        // The quotient was rounded up to a whole number.
-        less if less < 0.0 => after(turns - 1.0),
-        remainder => remainder,
-    };
-    match a < 0.0 && remainder > 0.0 {
-        true => TAU - remainder,
-        false => remainder,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,34 +281,6 @@ mod tests {
 
     pub(super) fn example() -> LinearDelay {
         linear(12345, 100.0, 0.25, 0.1, 0.1)
-    }
-
-    #[test]
-    fn angles_wrap() {
-        for a in [0.0, 1.0, 1.1] {
-            assert_eq!(wrap_angle(a), a);
-            assert_eq!(wrap_angle(-a), -a);
-        }
-        for (a, expected) in [(4.0, 4.0 - TAU), (10.0, 10.0 - 2.0 * TAU)] {
-            assert!((wrap_angle(a) - expected).abs() < 1e-12);
-            assert!((wrap_angle(-a) + expected).abs() < 1e-12);
-        }
-        assert_eq!(wrap_angle(PI), -PI);
-    }
-
-    proptest! {
-        #[test]
-        fn remainders_are_exact(turns in 0u32..1 << 21, near in -1.0f64..1.0, ulps in -3i64..4, a in any::<f64>()) {
-            let multiple = f64::from(turns) * TAU;
-            let at = |a: f64, ulps: i64| f64::from_bits(a.to_bits().wrapping_add_signed(ulps));
-            for a in [multiple + near * TAU, at(multiple, ulps), at(multiple + PI, ulps), near, a] {
-                for a in [a, -a] {
-                    let expected = a.rem_euclid(TAU);
-                    let got = turn_remainder(a);
-                    prop_assert!(got == expected || got.is_nan() && expected.is_nan(), "{}: {} {}", a, got, expected);
-                }
-            }
-        }
     }
 
     #[test]
@@ -483,24 +374,6 @@ mod tests {
             let seconds = DelaySeconds { rate, ..seconds };
             let model = LinearDelay::from_seconds(clock, seconds);
             assert_eq!(model.is_ok(), taken, "{rate}");
-        }
-    }
-
-    #[test]
-    fn coarse_delay_turns_the_band_centre_by_quarter_turns() {
-        for (coarse, quarter) in [
-            (0, 0.0),
-            (1, 1.0),
-            (2, -2.0),
-            (3, -1.0),
-            (-1, -1.0),
-            (41, 1.0),
-        ] {
-            let point = DelayPoint {
-                coarse,
-                ..DelayPoint::default()
-            };
-            assert_eq!(point.wideband_phase(), quarter * FRAC_PI_2, "{coarse}");
         }
     }
 

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use ground::Timestamp;
 
-use super::{DelayPoint, LinearDelay, quarter_turns, wrap_angle};
+use super::point::quarter_turns;
+use super::{DelayPoint, LinearDelay, wrap_angle};
 
 /// A list of models, each valid from its start to that of the next.
 ///
