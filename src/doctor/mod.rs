@@ -12,8 +12,6 @@ mod listener;
 mod look;
 mod report;
 mod rules;
-#[cfg(test)]
-mod rules_tests;
 mod sight;
 
 use ground::StopFlag;

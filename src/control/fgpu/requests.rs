@@ -485,5 +485,4 @@ impl Action {
 }
 
 #[cfg(test)]
-#[path = "requests_tests.rs"]
 mod tests;

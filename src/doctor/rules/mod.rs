@@ -6,6 +6,8 @@ mod interfaces;
 mod kernel;
 mod options;
 mod silence;
+#[cfg(test)]
+mod tests;
 mod time;
 
 use super::asked::Asked;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dpdk::BURST;
+use dpdk::{BURST, DpdkError, ExtMemory, ExtPool};
 
 use super::*;
 use crate::support::left_out;
