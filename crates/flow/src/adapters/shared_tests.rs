@@ -1,6 +1,8 @@
 use std::mem::ManuallyDrop;
 use std::thread;
 
+use super::lock::is_left;
+use super::segment::open;
 use super::*;
 
 /// What is left of a writer whose process is killed.
