@@ -255,7 +255,12 @@ impl Grid {
                 return Err(failed(exchanges));
             }
             let largest = errors.iter().fold(0.0f64, |most, e| most.max(e.abs()));
-            let next = self.alternation(&errors, extremal.len());
+            let mut next = self.alternation(&errors, extremal.len());
+            if next.is_none() && exchanges == 1 {
+                // Of few points, the guess may have none in a band that wants something else than
+                // the others: the error is 0 on all of them, and has one extremum in that band.
+                next = exchange_one(&errors, &extremal);
+            }
             let next = next.ok_or_else(|| failed(exchanges))?;
             let equal = common * (1.0 + TOLERANCE) + f64::EPSILON * heaviest;
             if largest <= equal.max(NOISE * heaviest) || next == extremal {
@@ -357,6 +362,36 @@ impl Grid {
         }
         (found.len() == count).then_some(found)
     }
+}
+
+/// The extremal points with that of the largest error among them. It takes the place of a
+/// neighbour whose error has the same sign, so that signs alternate as before, or else becomes an
+/// end, and the other end goes. `None` where all errors are 0, or it is among them already.
+fn exchange_one(errors: &[f64], extremal: &[usize]) -> Option<Vec<usize>> {
+    let size = |i: &usize| errors[*i].abs();
+    let largest = (0..errors.len()).max_by(|a, b| size(a).total_cmp(&size(b)))?;
+    if errors[largest] == 0.0 {
+        return None;
+    }
+    let behind = extremal.binary_search(&largest).err()?;
+    // An error of ±0 has a sign too.
+    let is_alike = |i: usize| {
+        let neighbour = extremal.get(i).map(|&at| errors[at].is_sign_negative());
+        neighbour == Some(errors[largest].is_sign_negative())
+    };
+    let mut next = extremal.to_vec();
+    if is_alike(behind) {
+        next[behind] = largest;
+    } else if behind == 0 {
+        next.rotate_right(1);
+        next[0] = largest;
+    } else if is_alike(behind - 1) {
+        next[behind - 1] = largest;
+    } else {
+        next.rotate_left(1);
+        *next.last_mut()? = largest;
+    }
+    Some(next)
 }
 
 fn sign(i: usize) -> f64 {

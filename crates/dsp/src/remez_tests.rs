@@ -19,6 +19,23 @@ fn amplitude(filter: &[f64], f: f64) -> f64 {
         .sum()
 }
 
+prop_compose! {
+    /// A band between two others that want something else, with room for the response to change.
+    fn three_bands()(
+        edges in (0.05f64..0.12, 0.05f64..0.1, 0.05f64..0.12, 0.05f64..0.1),
+        inner in any::<bool>(),
+        log_weight in -1.0f64..1.0
+    ) -> [Band; 3] {
+        let (first, (low, high)) = (edges.0, (edges.0 + edges.1, edges.0 + edges.1 + edges.2));
+        let (inside, outside) = (f64::from(u8::from(inner)), f64::from(u8::from(!inner)));
+        [
+            band(0.0, first, outside, 1.0),
+            band(low, high, inside, 10f64.powf(log_weight)),
+            band(high + edges.3, 0.5, outside, 1.0),
+        ]
+    }
+}
+
 proptest! {
     /// By the alternation theorem nothing else is optimal: the weighted error is extremal,
     /// equal, and of alternating sign on one point more than there are functions.
@@ -56,21 +73,8 @@ proptest! {
         }
     }
 
-    /// A band between two others, with room for the response to change and taps enough to do so.
     #[test]
-    fn bands_in_order_have_a_filter(
-        taps in 8usize..48,
-        edges in (0.05f64..0.12, 0.05f64..0.1, 0.05f64..0.12, 0.05f64..0.1),
-        inner in any::<bool>(),
-        log_weight in -1.0f64..1.0
-    ) {
-        let (first, (low, high)) = (edges.0, (edges.0 + edges.1, edges.0 + edges.1 + edges.2));
-        let (inside, outside) = (f64::from(u8::from(inner)), f64::from(u8::from(!inner)));
-        let bands = [
-            band(0.0, first, outside, 1.0),
-            band(low, high, inside, 10f64.powf(log_weight)),
-            band(high + edges.3, 0.5, outside, 1.0),
-        ];
+    fn bands_in_order_have_a_filter(taps in 2usize..48, bands in three_bands()) {
         let filter = remez(taps, &bands);
         prop_assert!(filter.is_ok(), "{:?} of {:?}", filter, bands);
         let filter = filter.unwrap_or_default();
@@ -83,6 +87,33 @@ proptest! {
                 prop_assert!(error <= 1.001 * most, "{} at {} of {:?}", error, f, bands);
             }
         }
+    }
+
+    /// The response of three taps is linear in cos 2πf, so that errors are largest at edges. There
+    /// the least error is what the worst three edges ask for (de la Vallée Poussin).
+    #[test]
+    fn three_taps_err_as_little_as_three_edges_allow(bands in three_bands()) {
+        let filter = remez(3, &bands);
+        prop_assert!(filter.is_ok(), "{:?} of {:?}", filter, bands);
+        let filter = filter.unwrap_or_default();
+        let edges: Vec<(f64, Band)> = bands.iter().flat_map(|b| [(b.low, *b), (b.high, *b)]).collect();
+        let error = |(f, band): &(f64, Band)| band.weight * (amplitude(&filter, *f) - band.desired).abs();
+        let largest = edges.iter().map(error).fold(0.0, f64::max);
+        let mut least = 0.0f64;
+        for (i, a) in edges.iter().enumerate() {
+            for (j, b) in edges.iter().enumerate().skip(i + 1) {
+                for c in &edges[j + 1..] {
+                    let x = [a, b, c].map(|(f, _)| (2.0 * PI * f).cos());
+                    // What is left of a linear function: x₁ less the mean of x₀ and x₂ by distance.
+                    let parts = [(x[1] - x[2]) / (x[0] - x[2]), -1.0, (x[0] - x[1]) / (x[0] - x[2])];
+                    let three = || parts.iter().zip([a.1, b.1, c.1]);
+                    let wanted: f64 = three().map(|(part, band)| part * band.desired).sum();
+                    let shares: f64 = three().map(|(part, band)| part.abs() / band.weight).sum();
+                    least = least.max(wanted.abs() / shares);
+                }
+            }
+        }
+        prop_assert!((largest / least - 1.0).abs() < 1e-9, "{} for {} of {:?}", largest, least, bands);
     }
 }
 
