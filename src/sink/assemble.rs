@@ -7,13 +7,14 @@ use std::io::Write;
 use dsp::OutputBits;
 use dsp::quantise::nibbles;
 use ground::files::WholeFile;
-use ground::{N_POL, Timestamp, counted};
+use ground::{N_POL, Timestamp};
 use num_integer::gcd;
 use spead::SpectraRepr;
 
 use super::files::write_npy;
 use super::layout::Layout;
 use super::output::{JONES, Output, Unfinished, widening, write_error};
+use super::problems::Medium;
 use super::ranges::Ranges;
 use super::{Kind, Route, SinkError, SinkOptions, StreamReport, counts, spectrum, synthesis};
 use crate::config::SynthesisOptions;
@@ -242,22 +243,18 @@ impl Assembler {
         let layout = &self.layout;
         let report = &mut self.report;
         let missing = layout.destinations.iter().filter(|d| d.is_none()).count();
-        let problems = countable_problems(report, missing as u64);
-        let mut problem = |n: u64, noun: &str, [one, many]: [&str; 2]| {
-            if n > 0 {
-                let what = if n == 1 { one } else { many };
-                report.problems.push(format!("{} {what}", counted(n, noun)));
-            }
-        };
-        for (n, noun, verbs) in problems {
-            problem(n, noun, verbs);
-        }
+        report.push_problem(
+            missing as u64,
+            "substream",
+            ["has no packets at all", "have no packets at all"],
+        );
+        report.push_count_problems(Medium::Capture);
         if let Some(step) = layout.array_size.filter(|&step| step > 0) {
             let wrong = |count: &&u64| !counts::is_of(**count, layout.feng_id, step);
             let wrong = self.counts.iter().filter(wrong).count();
             let rest = format!("leave {} when divided by {step}", layout.feng_id);
             let [one, many] = ["does", "do"].map(|verb| format!("{verb} not {rest}"));
-            problem(wrong as u64, "heap count", [&one, &many]);
+            report.push_problem(wrong as u64, "heap count", [&one, &many]);
         }
         for (heaps, what) in layout.control_heaps() {
             let without = heaps.iter().filter(|&&n| n == 0).count();
@@ -370,85 +367,6 @@ impl Assembler {
         self.report.files = names.collect();
         Ok(())
     }
-}
-
-/// What is counted of a stream and should be 0: number, noun, and what one is and several are.
-fn countable_problems(
-    report: &StreamReport,
-    missing_substreams: u64,
-) -> [(u64, &'static str, [&'static str; 2]); 11] {
-    [
-        (
-            missing_substreams,
-            "substream",
-            ["has no packets at all", "have no packets at all"],
-        ),
-        (
-            report.incomplete_heaps,
-            "heap",
-            ["lacks packets", "lack packets"],
-        ),
-        (
-            report.missing_heaps,
-            "heap",
-            [
-                "of a captured batch is missing",
-                "of captured batches are missing",
-            ],
-        ),
-        (
-            report.duplicate_packets,
-            "packet",
-            ["came twice", "came twice"],
-        ),
-        (
-            report.duplicate_heap_packets,
-            "packet",
-            [
-                "belongs to a second heap of the same timestamp and substream",
-                "belong to second heaps of the same timestamp and substream",
-            ],
-        ),
-        (
-            report.wrong_size_packets,
-            "packet",
-            [
-                "belongs to a heap of the wrong size",
-                "belong to heaps of the wrong size",
-            ],
-        ),
-        (
-            report.bad_timestamp_packets,
-            "packet",
-            [
-                "has a timestamp that is no multiple of the batch",
-                "have timestamps that are no multiples of the batch",
-            ],
-        ),
-        (
-            report.misplaced_packets,
-            "packet",
-            [
-                "has another F-engine number or first channel than its destination",
-                "have another F-engine number or first channel than their destination",
-            ],
-        ),
-        (
-            report.packets_after_stop,
-            "packet",
-            ["follows the stop heap", "follow the stop heap"],
-        ),
-        (
-            report.repeated_heap_counts,
-            "heap count",
-            ["is used twice", "are used twice"],
-        ),
-        (
-            report.missing_heap_counts,
-            "heap count",
-            ["is left out", "are left out"],
-        ),
-    ]
 }
 
 /// Real and imaginary parts of a payload, a byte each.

@@ -16,6 +16,7 @@ mod group;
 pub mod layout;
 pub mod live;
 mod output;
+mod problems;
 mod ranges;
 pub mod report;
 pub mod spectrum;

@@ -11,11 +11,11 @@ mod check;
 mod ends;
 mod heap;
 mod lcore;
+mod notes;
 mod power;
 mod report;
 mod shape;
 mod track;
-mod verdict;
 
 pub use check::{Asked, CheckedSpectra, Checker, Inlet};
 pub use lcore::{Seen, Shown, SinkLcore, SinkParts};

@@ -1,84 +1,8 @@
-//! What is wrong with a stream that came live, in words.
+//! What is worth knowing of a stream that came live, in words.
 
 use ground::counted;
 
 use crate::sink::StreamReport;
-
-/// Adds a problem for each count that should be 0.
-pub(super) fn push_problems(report: &mut StreamReport) {
-    let mut problem = |n: u64, noun: &str, [one, many]: [&str; 2]| {
-        if n > 0 {
-            let what = if n == 1 { one } else { many };
-            report.problems.push(format!("{} {what}", counted(n, noun)));
-        }
-    };
-    problem(
-        report.incomplete_heaps,
-        "heap",
-        ["lacks packets", "lack packets"],
-    );
-    problem(
-        report.missing_heaps,
-        "heap",
-        [
-            "of a received batch is missing",
-            "of received batches are missing",
-        ],
-    );
-    problem(
-        report.duplicate_packets,
-        "packet",
-        [
-            "came twice, or does not fit its heap",
-            "came twice, or do not fit their heap",
-        ],
-    );
-    problem(
-        report.duplicate_heap_packets,
-        "packet",
-        [
-            "belongs to a second heap of the same timestamp and substream",
-            "belong to second heaps of the same timestamp and substream",
-        ],
-    );
-    problem(
-        report.wrong_size_packets,
-        "packet",
-        [
-            "belongs to a heap of an unknown or wrong size",
-            "belong to heaps of an unknown or wrong size",
-        ],
-    );
-    problem(
-        report.bad_timestamp_packets,
-        "packet",
-        [
-            "has a timestamp that is no multiple of the batch, or far ahead of all others",
-            "have timestamps that are no multiples of the batch, or far ahead of all others",
-        ],
-    );
-    problem(
-        report.misplaced_packets,
-        "packet",
-        [
-            "has an F-engine number, first channel or heap count that is not its destination's",
-            "have an F-engine number, first channel or heap count that is not their destination's",
-        ],
-    );
-    problem(
-        report.packets_after_stop,
-        "packet",
-        ["follows the stop heap", "follow the stop heap"],
-    );
-    problem(
-        report.late_packets,
-        "packet",
-        [
-            "came after four later batches",
-            "came after four later batches",
-        ],
-    );
-}
 
 /// Adds what is worth knowing: how often the engine was started again and timestamps went back, and
 /// substreams without descriptors.

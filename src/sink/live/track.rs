@@ -16,11 +16,12 @@ use self::leaps::MISFITS;
 use super::ahead::Ahead;
 use super::ends::Ends;
 use super::heap::{Heap, Taken};
+use super::notes::push_notes;
 use super::power::{ChannelPowers, PowerSums, add_power};
 use super::shape::Shape;
-use super::verdict::{push_notes, push_problems};
 use crate::sink::counts::is_of;
 use crate::sink::grid::ranges_before;
+use crate::sink::problems::Medium;
 use crate::sink::{Kind, StreamReport};
 
 /// Batches of which heaps may still come.
@@ -458,7 +459,7 @@ impl Tracker {
         }
         self.judge_oldest(all_came);
         let mut report = self.report();
-        push_problems(&mut report);
+        report.push_count_problems(Medium::Interface);
         if report.heaps == 0 {
             report.problems.push("no heap came".to_owned());
         }
