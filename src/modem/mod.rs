@@ -27,4 +27,4 @@ pub use outlet::{Outlet, OutletCounts, OutletSettings};
 pub use pace::Pace;
 pub use page::ModemPage;
 pub use place::{Place, PlaceError};
-pub use watch::Watcher;
+pub use watch::{FirstSent, Watcher};

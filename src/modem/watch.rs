@@ -83,6 +83,16 @@ impl Shared {
     }
 }
 
+/// The sender's side, where it is known: tells once that a frame is sent.
+pub struct FirstSent(Arc<Shared>);
+
+impl FirstSent {
+    /// Tells that the first frame is sent.
+    pub fn tell(self) {
+        self.0.unsent.store(false, Ordering::Relaxed);
+    }
+}
+
 /// The receiver's side.
 pub struct Watcher {
     pub(super) shared: Arc<Shared>,
@@ -119,12 +129,11 @@ impl Watcher {
         }
     }
 
-    /// What the sender of these samples calls when it sends its first frame: until then none is
-    /// missed.
-    pub fn first_sent(&self) -> impl Fn() + Send + 'static {
-        let shared = self.shared.clone();
-        shared.unsent.store(true, Ordering::Relaxed);
-        move || shared.unsent.store(false, Ordering::Relaxed)
+    /// What the sender of these samples has to tell when it sends its first frame: until then none
+    /// is missed.
+    pub fn first_sent(&self) -> FirstSent {
+        self.shared.unsent.store(true, Ordering::Relaxed);
+        FirstSent(self.shared.clone())
     }
 
     /// The stream begins anew.

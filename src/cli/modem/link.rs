@@ -26,7 +26,7 @@ use super::samples::{self, goes_to_stdout, is_standard};
 use super::sink::{self, NewOutput, Sink, SinkSettings};
 use super::stream::Source;
 use crate::cli::{Failure, print_json};
-use crate::modem::Pace;
+use crate::modem::{FirstSent, Pace, Watcher};
 use crate::report::Documented;
 use crate::report::modem::{Corrected, InputLevel, input_lines};
 
@@ -123,8 +123,8 @@ struct Near {
     blocks: SyncSender<Vec<Complex32>>,
     stop: Stop,
     sent: SentOver,
-    /// Tells the page, if there is one, that a frame was sent.
-    tell: Option<Box<dyn Fn() + Send>>,
+    /// Tells the page, if there is one, that a frame was sent; none from then on.
+    first_sent: Option<FirstSent>,
     air: Vec<Complex32>,
 }
 
@@ -143,8 +143,8 @@ impl Near {
                 match self.messages.try_recv() {
                     Ok(message) => {
                         let (frame, used) = self.frames.frame(&message?);
-                        if let Some(tell) = self.tell.take() {
-                            tell();
+                        if let Some(first) = self.first_sent.take() {
+                            first.tell();
                         }
                         self.transmitter.frame(&frame, &mut samples);
                         self.pause = self.blanks;
@@ -237,9 +237,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         blocks,
         stop: watch.stop().clone(),
         sent: SentOver::default(),
-        tell: watcher
-            .as_ref()
-            .map(|watcher| Box::new(watcher.first_sent()) as _),
+        first_sent: watcher.as_ref().map(Watcher::first_sent),
         air: Vec::new(),
     };
     let mut sink = Sink {
