@@ -21,7 +21,7 @@ use karoo::memory::{HostAllocator, Store};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::recv::{
-    Collected, END_OF_STREAM, EpochHint, RxConfig, RxLcore, RxParts, RxStats, Watermark, WhenFull,
+    Collected, END_OF_STREAM, EpochHint, RxConfig, RxLcore, RxMode, RxParts, RxStats, Watermark,
     receive_memory,
 };
 use spead::DigitiserRepr;
@@ -119,7 +119,7 @@ impl Bench {
         let stats = Arc::new(RxStats::default());
         let rx = RxConfig {
             recv: self.recv.clone(),
-            when_full: WhenFull::Wait,
+            mode: RxMode::Replay,
             epoch: EpochHint::WireValue,
             ours: None,
             idle: IdlePolicy::Poll,

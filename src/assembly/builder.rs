@@ -16,7 +16,7 @@ use crate::config::EngineConfig;
 use crate::engine::ChunkObserver;
 use crate::engine::steer::RequestQueues;
 use crate::memory::{MemoryError, OutputMemory};
-use crate::recv::{ReceiveExtras, ReceiveMemory, WhenFull, receive_memory_with};
+use crate::recv::{ReceiveExtras, ReceiveMemory, RxMode, receive_memory_with};
 
 /// An engine to be built: its configuration, what computes, and what is before and behind it.
 pub struct EngineBuilder<'a> {
@@ -94,7 +94,7 @@ impl<'a> EngineBuilder<'a> {
                 takes_statistics: self.config.statistics_samples().is_some(),
             },
         )?;
-        if self.reception.when_full == WhenFull::Drop {
+        if self.reception.mode == RxMode::Live {
             receiver.allow_leaving_behind();
         }
         let busy = self.compute.backend.busy();
@@ -175,7 +175,7 @@ impl BuiltEngine<'_> {
         ticks: &impl Ticks,
         threads: &mut Threads,
     ) -> Result<RunningEngine, DpdkError> {
-        if self.parts.reception.when_full == WhenFull::Drop {
+        if self.parts.reception.mode == RxMode::Live {
             // Buffers and kernels have taken seconds.
             let queues = self.parts.reception.queues.iter_mut();
             queues.for_each(|rx| rx.queue.discard());

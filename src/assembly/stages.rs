@@ -14,8 +14,8 @@ use crate::engine::steer::RequestQueues;
 use crate::engine::{Engine, EngineError, EngineParts, Finished, Intake, OutputParts, OutputStats};
 use crate::net::FlowTable;
 use crate::recv::{
-    EpochHint, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxParts, RxStats, Watermark,
-    WhenFull,
+    EpochHint, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxMode, RxParts, RxStats,
+    Watermark,
 };
 use crate::send::{Pace, Packetiser, SourceAddress, TxLcore, TxOutput, TxPath, TxPools};
 
@@ -36,9 +36,9 @@ pub struct RxStage {
 pub struct Reception {
     /// rx queues, one lcore each.
     pub queues: Vec<RxStage>,
-    /// What an rx lcore does when no chunk is free. An engine that drops heaps also leaves lagging
-    /// rx lcores behind, and throws away what came before it started.
-    pub when_full: WhenFull,
+    /// Whether time goes on without the rx lcores. A live engine leaves lagging ones behind, and
+    /// throws away what came before it started.
+    pub mode: RxMode,
     /// As [`RxConfig::epoch`].
     pub epoch: EpochHint,
     /// Receive chunks beside those that the engine needs: how long it may be held up.
@@ -282,7 +282,7 @@ impl Start<'_> {
         for (lane, rx) in reception.queues.into_iter().enumerate() {
             let config = RxConfig {
                 recv: self.config.recv.clone(),
-                when_full: reception.when_full,
+                mode: reception.mode,
                 epoch: reception.epoch,
                 ours: rx.ours,
                 idle: *self.idle.rx.get(lane).unwrap_or(&self.idle.engine),

@@ -21,7 +21,7 @@ use crate::engine::steer::RequestQueues;
 use crate::memory::MemoryError;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::ports::{InterfaceError, Links, Membership, PortError};
-use crate::recv::{EpochHint, RxStats, WhenFull};
+use crate::recv::{EpochHint, RxMode, RxStats};
 
 /// How long devices get to send the last packets: drivers do not tell when these have left.
 const LINGER: Duration = Duration::from_millis(50);
@@ -255,9 +255,9 @@ fn reception(
     epoch: EpochHint,
     spare_chunks: usize,
 ) -> Reception {
-    let (names, when_full) = match &config.input {
-        InputConfig::Live { interfaces, .. } => (&interfaces[..], WhenFull::Drop),
-        InputConfig::Capture { .. } => (&[][..], WhenFull::Wait),
+    let (names, mode) = match &config.input {
+        InputConfig::Live { interfaces, .. } => (&interfaces[..], RxMode::Live),
+        InputConfig::Capture { .. } => (&[][..], RxMode::Replay),
     };
     let through = |name: &String| FlowTable::from_sources(&config.input.endpoints_of(name), 1);
     let queues = queues.into_iter().enumerate();
@@ -269,7 +269,7 @@ fn reception(
     });
     Reception {
         queues: queues.collect(),
-        when_full,
+        mode,
         epoch,
         spare_chunks,
     }

@@ -12,7 +12,7 @@ use super::address::EpochHint;
 use super::cause::RxStats;
 use super::collect::ReceiveMemory;
 use super::leap::Leaps;
-use super::placer::{HeapPlacer, WhenFull, WindowOf};
+use super::placer::{HeapPlacer, RxMode, WindowOf};
 use super::window::{END_OF_STREAM, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, publish};
@@ -51,8 +51,8 @@ impl Watermark {
 pub struct RxConfig {
     /// Heap and chunk geometry.
     pub recv: RecvConfig,
-    /// What to do without a free chunk.
-    pub when_full: WhenFull,
+    /// Whether time goes on without the lcore.
+    pub mode: RxMode,
     /// Which timestamp the first heap has.
     pub epoch: EpochHint,
     /// Destinations that are ours; all where the port saw to that.
@@ -101,7 +101,7 @@ impl RxLcore {
             lane: WindowLane::new(window, parts.lane),
             memory: parts.memory,
             recv: config.recv,
-            when_full: config.when_full,
+            mode: config.mode,
             epoch: config.epoch,
             ours: config.ours,
             stats: parts.stats,

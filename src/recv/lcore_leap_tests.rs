@@ -155,7 +155,7 @@ fn kept_heaps_wait_for_a_while_in_a_live_receiver() {
     placer.silence = Duration::from_secs(3600);
     assert!(!placer.has_waited());
     placer.silence = Duration::ZERO;
-    placer.when_full = WhenFull::Wait;
+    placer.mode = RxMode::Replay;
     assert!(!placer.has_waited(), "a replay's heaps depend on no clock");
 }
 

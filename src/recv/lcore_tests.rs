@@ -135,7 +135,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
     let queue = port.start(&ports).unwrap().rx.remove(0);
     let config = RxConfig {
         recv: recv(),
-        when_full: WhenFull::Drop,
+        mode: RxMode::Live,
         epoch: EpochHint::WireValue,
         ours: None,
         idle: IdlePolicy::Share,

@@ -112,7 +112,7 @@ fn lcores_of_a_replay_do_not_look_at_each_other() {
         let name = format!("rx_alone_{others}");
         let (RxLcore { mut placer, .. }, _sender) = lcore(&name, &memory, 1);
         let pool = frames(&name, 1);
-        placer.when_full = WhenFull::Wait;
+        placer.mode = RxMode::Replay;
         // Nobody moves the window here.
         placer.abort.set();
         open(

@@ -33,7 +33,7 @@ pub use collect::{
 pub use input_stats::InputStats;
 pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
 pub use leap::{CONFIRMED, FAR, Leaps};
-pub use placer::WhenFull;
+pub use placer::RxMode;
 pub use presence::PresenceMap;
 pub use report::PolReport;
 pub use window::END_OF_STREAM;

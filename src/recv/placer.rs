@@ -18,14 +18,15 @@ use crate::memory::{StoredHeap, is_looked_at, publish};
 use crate::net::FlowTable;
 use crate::net::frame::Datagram;
 
-/// What an rx lcore does when no chunk is free.
+/// Whether time goes on without an rx lcore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
-    /// Drops the heap and counts it: a live receiver does not block, but for a while where
-    /// timestamps leap, and behind gaps.
-    Drop,
-    /// Waits: a replay loses nothing, its source is held up instead.
-    Wait,
+pub enum RxMode {
+    /// Time goes on: where no chunk is free, the heap is dropped and counted. The lcore waits for
+    /// the engine only where timestamps leap, and behind gaps, and then not for long.
+    Live,
+    /// The source is held up instead: no heap is dropped for want of a chunk, and what is placed
+    /// does not depend on how long things take.
+    Replay,
 }
 
 /// Longest time that a live receiver waits for the engine to move the window to the first heap, to
@@ -57,7 +58,7 @@ pub(super) struct HeapPlacer {
     pub(super) lane: WindowLane<WindowOf>,
     pub(super) memory: Arc<ReceiveMemory>,
     pub(super) recv: RecvConfig,
-    pub(super) when_full: WhenFull,
+    pub(super) mode: RxMode,
     pub(super) epoch: EpochHint,
     pub(super) ours: Option<FlowTable>,
     pub(super) stats: Arc<RxStats>,
@@ -192,9 +193,9 @@ impl HeapPlacer {
     /// The floor that tells this lcore the time: of the foremost lcore, or in a replay its own,
     /// which the source raises. How far others are there depends on which thread runs first.
     fn time_floor(&self) -> u64 {
-        match self.when_full {
-            WhenFull::Drop => self.lane.foremost(),
-            WhenFull::Wait => self.lane.floor(),
+        match self.mode {
+            RxMode::Live => self.lane.foremost(),
+            RxMode::Replay => self.lane.floor(),
         }
     }
 
@@ -223,7 +224,7 @@ impl HeapPlacer {
     /// Whether a live receiver keeps heaps, and none has come for a while. What a replay places
     /// does not depend on how long it takes.
     pub(super) fn has_waited(&self) -> bool {
-        self.when_full == WhenFull::Drop
+        self.mode == RxMode::Live
             && !self.leaps.is_empty()
             && self.last_kept.elapsed() >= self.silence
     }
@@ -337,7 +338,7 @@ impl HeapPlacer {
     /// Whether to wait for the engine, as there is no place for a heap of this chunk.
     #[cold]
     pub(super) fn may_wait(&mut self, id: u64) -> bool {
-        if self.when_full == WhenFull::Wait {
+        if self.mode == RxMode::Replay {
             return true;
         }
         // Chunks that were dropped leave gaps as well: an engine that is too slow has no patience.

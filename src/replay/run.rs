@@ -33,7 +33,7 @@ use crate::gpu::{KernelChoice, MemoryChoice};
 use crate::memory::{BAR_SHARE, MemoryError};
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
-use crate::recv::{EpochHint, InputStats, RxStats, WhenFull};
+use crate::recv::{EpochHint, InputStats, RxMode, RxStats};
 use crate::report::levels::{InputLevels, OutputLevels};
 use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
@@ -288,7 +288,7 @@ impl RingPort {
             feeds,
             reception: Reception {
                 queues: rx.collect(),
-                when_full: WhenFull::Wait,
+                mode: RxMode::Replay,
                 epoch: EpochHint::Near(plan.first_timestamp),
                 spare_chunks: 0,
             },

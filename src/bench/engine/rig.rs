@@ -34,7 +34,7 @@ use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
 use crate::page::{EnginePageParts, EngineSeen};
 use crate::ports::Links;
-use crate::recv::{EpochHint, WhenFull};
+use crate::recv::{EpochHint, RxMode};
 use crate::send::{SourceAddress, TxPools};
 
 /// How long packets and chunks under way may take to come through at the end.
@@ -334,7 +334,7 @@ impl Around<'_> {
         let ports = self.ports(number, config)?;
         let reception = Reception {
             queues: ports.rx,
-            when_full: WhenFull::Drop,
+            mode: RxMode::Live,
             epoch: EpochHint::WireValue,
             spare_chunks: self.options.spare_chunks(),
         };

@@ -24,7 +24,7 @@ use karoo::memory::HostAllocator;
 use karoo::model::hash_sample;
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
-use karoo::recv::{EpochHint, ReceiveMemory, WhenFull};
+use karoo::recv::{EpochHint, ReceiveMemory, RxMode};
 use karoo::send::SourceAddress;
 use spead::digitiser::PREAMBLE_LEN;
 use spead::{DigitiserRepr, Packet, SpectraRepr};
@@ -178,7 +178,7 @@ impl Rig {
         });
         let reception = Reception {
             queues: rx_stages.collect(),
-            when_full: WhenFull::Drop,
+            mode: RxMode::Live,
             epoch: EpochHint::WireValue,
             spare_chunks: 0,
         };
