@@ -164,7 +164,7 @@ impl Bench {
         let mut stored = Vec::with_capacity(self.burst);
         for n in 0..2 * layout.heaps {
             let slot = chunk.claim(n % 2, n / 2).expect("an empty chunk");
-            stored.push(slot.store_before(payload(n), 0, payload(n + 1)));
+            stored.push(slot.store_prefetching(payload(n), 0, Some(payload(n + 1))));
             if stored.len() == self.burst {
                 publish(&mut stored);
             }

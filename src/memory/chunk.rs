@@ -263,22 +263,28 @@ impl<'a> HeapSlot<'a> {
     ///
     /// If `payload` is not exactly one heap.
     pub fn store(self, payload: &[u8], saturated: u16) -> StoredHeap<'a> {
-        self.store_before(payload, saturated, payload)
+        self.store_prefetching(payload, saturated, None)
     }
 
-    /// As [`store`](Self::store), and asks the CPU to bring `next` closer meanwhile, which is to be
-    /// stored next.
+    /// As [`store`](Self::store), and asks the CPU to bring `next` closer meanwhile: the payload
+    /// that is to be stored after this one, if it is known.
     ///
     /// # Panics
     ///
     /// If `payload` is not exactly one heap.
-    pub fn store_before(self, payload: &[u8], saturated: u16, next: &[u8]) -> StoredHeap<'a> {
+    pub fn store_prefetching(
+        self,
+        payload: &[u8],
+        saturated: u16,
+        next: Option<&[u8]>,
+    ) -> StoredHeap<'a> {
         assert_eq!(payload.len(), self.heap_bytes());
         let memory = &self.chunk.memory;
         // SAFETY: the range is inside the region by the layout; it belongs to this heap alone, and
         // this slot is the only claim on the heap until the flag is reset with exclusive access.
         unsafe {
             let place = memory.region().as_ptr().cast::<u8>().add(self.offset());
+            let next = next.unwrap_or(payload);
             memory.store().copy(place, payload, next.as_ptr());
         }
         if let (Some(kept), Some(place)) = (&self.chunk.kept, &self.kept) {

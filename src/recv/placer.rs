@@ -163,8 +163,8 @@ impl HeapPlacer {
                 }
             }
         }
-        let behind = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
-        let next = next.and_then(|next| next.data().get(behind..));
+        let payload_offset = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
+        let next = next.and_then(|next| next.data().get(payload_offset..));
         if !self.leaps.is_empty() && address.chunk >= self.lane.floor() {
             let settled = self.leaps.note_present(address.chunk);
             self.note_stray(settled.wrong);
@@ -318,7 +318,7 @@ impl HeapPlacer {
             slot = slot.looked_at();
         }
         let payload = heap.payload();
-        stored.push(slot.store_before(payload, heap.saturated(), next.unwrap_or(payload)));
+        stored.push(slot.store_prefetching(payload, heap.saturated(), next));
         Ok(())
     }
 
