@@ -84,7 +84,7 @@ impl<'a> EngineBuilder<'a> {
 
     /// Allocates receive and output chunks. Nothing runs yet.
     pub fn build(self, eal: &Eal) -> Result<BuiltEngine<'a>, MemoryError> {
-        let (memory, mut receiver) = receive_memory_with(
+        let (memory, mut collector) = receive_memory_with(
             &self.config.recv,
             self.config.tail_samples(),
             self.reception.queues.len(),
@@ -95,7 +95,7 @@ impl<'a> EngineBuilder<'a> {
             },
         )?;
         if self.reception.mode == RxMode::Live {
-            receiver.allow_leaving_behind();
+            collector.allow_leaving_behind();
         }
         let busy = self.compute.backend.busy();
         let (pipelines, send_memory) = (self.compute.backend.pipelines, self.compute.send_memory);
@@ -115,7 +115,7 @@ impl<'a> EngineBuilder<'a> {
             parts: StageParts {
                 prefix: self.prefix,
                 memory,
-                receiver,
+                collector,
                 intake: self.compute.backend.intake,
                 outputs,
                 steered: self

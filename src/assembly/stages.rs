@@ -14,8 +14,8 @@ use crate::engine::steer::RequestQueues;
 use crate::engine::{Engine, EngineError, EngineParts, Finished, Intake, OutputParts, OutputStats};
 use crate::net::FlowTable;
 use crate::recv::{
-    EpochHint, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxMode, RxParts, RxStats,
-    Watermark,
+    ChunkCollector, EpochHint, InputStats, ReceiveMemory, RxConfig, RxLcore, RxMode, RxParts,
+    RxStats, Watermark,
 };
 use crate::send::{Pace, Packetiser, SourceAddress, TxLcore, TxOutput, TxPath, TxPools};
 
@@ -63,7 +63,7 @@ pub struct Transmission {
 pub(super) struct StageParts {
     pub prefix: String,
     pub memory: Arc<ReceiveMemory>,
-    pub receiver: Receiver,
+    pub collector: ChunkCollector,
     pub intake: Box<dyn Intake>,
     pub outputs: Vec<OutputParts>,
     pub steered: RequestQueues,
@@ -146,7 +146,7 @@ impl Stages {
             stats.expect_tx_lcores(parts.transmission.queues.len());
         }
         let finished = Arc::new(ArrayQueue::new(chunks + 1));
-        let input_stats = parts.receiver.stats();
+        let input_stats = parts.collector.stats();
         let running = Arc::new(AtomicUsize::new(0));
         let latencies: Vec<_> = config
             .outputs
@@ -166,7 +166,7 @@ impl Stages {
         let watermarks = watermarks.map(|rx| rx.watermarks.clone()).collect();
         let (mut lcores, rx_stats) = start.rx(threads, parts.reception, &parts.memory)?;
         let engine = EngineParts {
-            receiver: parts.receiver,
+            collector: parts.collector,
             intake: parts.intake,
             outputs: parts.outputs,
             steered: parts.steered,

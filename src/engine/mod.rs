@@ -44,7 +44,7 @@ pub use test_patterns::{TestPattern, TestRequest, UnknownPattern};
 
 use crate::config::EngineConfig;
 use crate::memory::FrozenChunk;
-use crate::recv::{Collected, InputStats, Receiver};
+use crate::recv::{ChunkCollector, Collected, InputStats};
 
 /// A finished chunk of one of the outputs, or the end of all of them.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub struct EngineError {
 pub struct Engine {
     chunk_samples: u64,
     heap_samples: usize,
-    receiver: Receiver,
+    collector: ChunkCollector,
     intake: Box<dyn Intake>,
     outputs: Vec<Output>,
     published: Arc<Published>,
@@ -89,7 +89,7 @@ pub struct Engine {
 /// What an engine is made of.
 pub struct EngineParts {
     /// Where received chunks come from.
-    pub receiver: Receiver,
+    pub collector: ChunkCollector,
     /// What brings them to the outputs.
     pub intake: Box<dyn Intake>,
     /// Outputs, in the order of the configuration.
@@ -108,7 +108,7 @@ impl Engine {
     /// An engine that is made of `parts`.
     pub fn new(config: &EngineConfig, parts: EngineParts) -> Self {
         let EngineParts {
-            receiver,
+            collector,
             intake,
             outputs,
             steered,
@@ -129,7 +129,7 @@ impl Engine {
         Self {
             chunk_samples: config.recv.chunk_samples as u64,
             heap_samples: config.recv.packet_samples,
-            receiver,
+            collector,
             intake,
             finishing: VecDeque::with_capacity(finished.capacity()),
             outputs,
@@ -144,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// Runs until the receivers have ended and everything is handed over, or until aborted.
+    /// Runs until the rx lcores have ended and everything is handed over, or until aborted.
     ///
     /// An error aborts everything that shares the engine's [`StopFlag`].
     pub fn run(&mut self, timer: &mut PhaseTimer) -> Result<(), EngineError> {
@@ -159,7 +159,7 @@ impl Engine {
     fn work(&mut self, timer: &mut PhaseTimer) -> Result<(), EngineError> {
         while !self.abort.is_set() {
             self.turn(timer);
-            match self.receiver.poll() {
+            match self.collector.poll() {
                 Collected::Chunk(id, chunk) => {
                     timer.mark(Phase::WaitInput);
                     self.idle.reset();
@@ -205,7 +205,7 @@ impl Engine {
 
     /// Tells control what came up to chunk `id`.
     fn tell_received(&self, id: u64) {
-        let stats = self.receiver.stats();
+        let stats = self.collector.stats();
         let start = Timestamp(id * self.chunk_samples);
         self.published.tell(EngineEvent::Received(Received {
             start,
@@ -280,12 +280,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Passes on what is complete: output chunks to the tx lcore, input chunks to the receivers.
+    /// Passes on what is complete: output chunks to the tx lcore, input chunks to the rx lcores.
     /// Returns whether there were output chunks.
     fn hand_over(&mut self, timer: &mut PhaseTimer) -> Result<bool, EngineError> {
         let waiting = self.finishing.len();
         while let Some(chunk) = self.intake.poll_released().map_err(of_input)? {
-            self.receiver.recycle(chunk);
+            self.collector.recycle(chunk);
         }
         while let Some(&index) = self.finishing.front() {
             let output = &mut self.outputs[index];
@@ -345,7 +345,7 @@ impl Engine {
 
     /// Counters of the input.
     pub fn input_stats(&self) -> Arc<InputStats> {
-        self.receiver.stats()
+        self.collector.stats()
     }
 
     /// What requests to all outputs came to so far.
@@ -360,7 +360,7 @@ impl Engine {
     /// Batches that should have come of all input so far, from the first heap to the last, by
     /// output. Of those whose delays were not [kept](OutputParts::keeps_delays) nothing is known.
     pub fn expected_batches(&self) -> Vec<Option<u64>> {
-        let span = self.receiver.stats().span();
+        let span = self.collector.stats().span();
         let expected = |output: &Output| output.expected_batches(&span);
         self.outputs.iter().map(expected).collect()
     }

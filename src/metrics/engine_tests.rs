@@ -29,7 +29,7 @@ fn input_is_told_by_polarisation_and_cause() {
     });
     let recv = config.recv.clone();
     let host = HostAllocator::default();
-    let (memory, mut receiver) = receive_memory(&recv, 0, 1, &host).unwrap();
+    let (memory, mut collector) = receive_memory(&recv, 0, 1, &host).unwrap();
     let mut lane = WindowLane::new(memory.window(), 0);
     lane.begin();
     let LocatedChunk::Buffer(buffer) = lane.locate(0, || memory.take()) else {
@@ -44,7 +44,7 @@ fn input_is_told_by_polarisation_and_cause() {
     }
     lane.raise(1);
     lane.end();
-    receiver.poll();
+    collector.poll();
 
     let rx = [0, 1].map(|_| Arc::<RxStats>::default());
     rx[0].note_burst(200, 25);
@@ -56,7 +56,7 @@ fn input_is_told_by_polarisation_and_cause() {
     let drops = |cause: DropCause| (100 + cause as usize) as f64;
     let metrics = EngineMetrics {
         rx: rx.to_vec(),
-        input: receiver.stats(),
+        input: collector.stats(),
         outputs: vec![Arc::new(OutputStats::new("w"))],
         readings: EngineReadings {
             latencies: vec![Arc::new(Latency::new(config.clock))],

@@ -10,9 +10,9 @@ use ground::{Bell, Idle, IdlePolicy, StopFlag};
 
 use super::address::EpochHint;
 use super::cause::RxStats;
-use super::collect::ReceiveMemory;
 use super::leap::Leaps;
-use super::placer::{HeapPlacer, RxMode, WindowOf};
+use super::memory::{ReceiveMemory, WindowOf};
+use super::placer::{HeapPlacer, RxMode};
 use super::window::{END_OF_STREAM, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, publish};

@@ -12,11 +12,11 @@ use crate::memory::stand_in::BarStandIn;
 #[test]
 fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     const CHUNK: u64 = 1000;
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
-    receiver.allow_leaving_behind();
+    let (memory, mut collector) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+    collector.allow_leaving_behind();
     let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, CHUNK), LocatedChunk::NoBuffer);
-    assert!(matches!(receiver.poll(), Collected::Nothing));
+    assert!(matches!(collector.poll(), Collected::Nothing));
 
     let pool = frames("rx_leap", 1);
     let mbuf = heap(&pool, CHUNK * recv().chunk_samples as u64);
@@ -30,7 +30,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
             while times.progress() == Some(0) && !placed.load(Ordering::Acquire) {
                 thread::yield_now();
             }
-            receiver.poll();
+            collector.poll();
         });
         let outcome = burst(&mut placer, &mbuf, &mut clock);
         placed.store(true, Ordering::Release);
@@ -42,7 +42,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
 /// leapt. The patience ends with the first heap that has a place.
 #[test]
 fn heaps_beyond_the_window_have_patience() {
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_beyond", &memory, 0);
     let pool = frames("rx_beyond", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -66,7 +66,7 @@ fn heaps_beyond_the_window_have_patience() {
             let _no_free_chunk = place(&mut placer, newest);
         }
         assert_eq!(placer.leap_until.is_some(), leaps, "{ahead}");
-        collect(&mut receiver);
+        collect(&mut collector);
         if leaps {
             assert_eq!(place(&mut placer, newest), Ok(1), "{ahead}");
             assert_eq!(placer.leap_until, None, "{ahead}");
@@ -77,7 +77,7 @@ fn heaps_beyond_the_window_have_patience() {
 /// An engine that has no CPU for a while costs none of the first heaps.
 #[test]
 fn the_first_heaps_wait_for_a_slow_engine() {
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_slow", &memory, 0);
     let pool = frames("rx_slow", 1);
     let mbuf = heap(&pool, 1000 * recv().chunk_samples as u64);
@@ -96,14 +96,14 @@ fn the_first_heaps_wait_for_a_slow_engine() {
             while times.progress() == Some(0) && !placed.load(Ordering::Acquire) {
                 thread::yield_now();
             }
-            receiver.poll();
+            collector.poll();
         });
         let outcome = first(&mut placer);
         placed.store(true, Ordering::Release);
         assert_eq!(outcome, Ok(1));
     });
     // It would have waited for two seconds.
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_slower", &memory, 0);
     placer.abort.set();
     let begun = Instant::now();
@@ -115,7 +115,7 @@ fn the_first_heaps_wait_for_a_slow_engine() {
 /// chunks leave gaps, nor without.
 #[test]
 fn dropped_heaps_end_the_patience() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &BarStandIn).unwrap();
+    let (memory, _collector) = receive_memory(&recv(), 0, 1, &BarStandIn).unwrap();
     let slots = memory.window().slots();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_dropped", &memory, 0);
     let pool = frames("rx_dropped", 1);
@@ -143,7 +143,7 @@ fn dropped_heaps_end_the_patience() {
 
 #[test]
 fn kept_heaps_wait_for_a_while_in_a_live_receiver() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_waited", &memory, 0);
     let pool = frames("rx_waited", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -162,7 +162,7 @@ fn kept_heaps_wait_for_a_while_in_a_live_receiver() {
 /// Heaps that are too old tell nothing of the present time.
 #[test]
 fn old_heaps_do_not_make_kept_ones_wrong() {
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_old", &memory, 0);
     let pool = frames("rx_old", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -172,7 +172,7 @@ fn old_heaps_do_not_make_kept_ones_wrong() {
     };
     let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, 1000), LocatedChunk::NoBuffer);
-    collect(&mut receiver);
+    collect(&mut collector);
     placer.newest = Some(1000);
     assert_eq!(place(&mut placer, 1000), Ok(1));
     assert_eq!(place(&mut placer, 1000 + FAR), Ok(0));
@@ -185,23 +185,23 @@ fn old_heaps_do_not_make_kept_ones_wrong() {
 /// Behind a leap, the window's room is ahead of the first heap, also while an lcore has none yet.
 #[test]
 fn a_leap_leaves_room_for_an_lcore_that_comes_late() {
-    let (memory, mut receiver) = with_spare(2);
+    let (memory, mut collector) = with_spare(2);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_room", &memory, 1);
     let pool = frames("rx_room", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
     let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     for leap in [1000, 5000] {
         assert_eq!(open(&mut first, &memory, leap), LocatedChunk::NoBuffer);
-        collect(&mut receiver);
+        collect(&mut collector);
         for chunk in leap..leap + SPARE {
             let located = open(&mut first, &memory, chunk);
             assert!(matches!(located, LocatedChunk::Buffer(_)), "{chunk}");
-            collect(&mut receiver);
+            collect(&mut collector);
         }
         for chunk in leap..leap + SPARE {
             let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
             assert_eq!(burst(&mut placer, &mbuf, &mut clock), Ok(1), "{chunk}");
-            collect(&mut receiver);
+            collect(&mut collector);
         }
     }
 }
@@ -209,7 +209,7 @@ fn a_leap_leaves_room_for_an_lcore_that_comes_late() {
 /// Gaps use up the window's ids, but no memory: an engine that is late loses nothing for them.
 #[test]
 fn gaps_leave_their_memory_to_what_comes_behind() {
-    let (memory, mut receiver) = with_spare(1);
+    let (memory, mut collector) = with_spare(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_gaps", &memory, 0);
     let pool = frames("rx_gaps", 1);
     let times = PhaseTimes::new("rx", None);
@@ -231,7 +231,7 @@ fn gaps_leave_their_memory_to_what_comes_behind() {
             while times.progress() == Some(0) && !done.load(Ordering::Acquire) {
                 thread::yield_now();
             }
-            collect(&mut receiver);
+            collect(&mut collector);
         });
         outcomes.extend((slots..2 * slots - 2).map(|chunk| place(&mut placer, chunk)));
         done.store(true, Ordering::Release);
@@ -252,7 +252,7 @@ fn gaps_leave_their_memory_to_what_comes_behind() {
             "{chunk}"
         );
     }
-    collect(&mut receiver);
+    collect(&mut collector);
     assert!(memory.has_gaps());
     assert_eq!(placer.leap_until, None);
 }

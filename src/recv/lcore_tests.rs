@@ -20,7 +20,7 @@ use crate::memory::HostAllocator;
 use crate::memory::stand_in::{BarStandIn, shut};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{Collected, ReceiveExtras, Receiver, receive_memory, receive_memory_with};
+use crate::recv::{ChunkCollector, Collected, ReceiveExtras, receive_memory, receive_memory_with};
 
 fn recv() -> RecvConfig {
     RecvConfig {
@@ -181,7 +181,7 @@ fn open(lane: &mut WindowLane<WindowOf>, memory: &ReceiveMemory, id: u64) -> Loc
 /// Of what is dropped, that is kept which tells what is configured otherwise than the sender.
 #[test]
 fn what_was_dropped_last_is_kept() {
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_kept", &memory, 0);
     let pool = frames("rx_kept", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -192,7 +192,7 @@ fn what_was_dropped_last_is_kept() {
     placer.newest = Some(10);
     let first = || heap(&pool, 10 * 256);
     assert_eq!(place(&mut placer, first()), Err(DropCause::NoFreeChunk));
-    assert!(matches!(receiver.poll(), Collected::Nothing));
+    assert!(matches!(collector.poll(), Collected::Nothing));
     assert_eq!(place(&mut placer, first()), Ok(1));
     assert_eq!(stats.last_dropped(), Default::default());
 
@@ -224,7 +224,7 @@ fn what_was_dropped_last_is_kept() {
 #[test]
 fn the_burst_before_the_end_is_placed() {
     const HEAPS: usize = 8;
-    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (lcore, mut sender) = lcore("rx_stop", &memory, 0);
     let pool = frames("rx_stop", HEAPS);
     let mut batch: MbufBatch = MbufBatch::new();
@@ -241,9 +241,9 @@ fn the_burst_before_the_end_is_placed() {
     stats.add_drops(&mut drops);
     assert_eq!((stats.placed(), drops), (HEAPS as u64, Default::default()));
     for id in 0..2 {
-        assert!(matches!(receiver.poll(), Collected::Chunk(found, _) if found == id));
+        assert!(matches!(collector.poll(), Collected::Chunk(found, _) if found == id));
     }
-    assert!(matches!(receiver.poll(), Collected::End));
+    assert!(matches!(collector.poll(), Collected::End));
 }
 
 /// Who sleeps is woken when a chunk may be complete, and by the first heap after a second without
@@ -251,7 +251,8 @@ fn the_burst_before_the_end_is_placed() {
 #[test]
 fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
     for (quiet, rings) in [(false, 2), (true, 3)] {
-        let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+        let (memory, _collector) =
+            receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
         let name = format!("rx_bell_{quiet}");
         let (mut lcore, mut sender) = lcore(&name, &memory, 0);
         let pool = frames(&name, 5);
@@ -285,7 +286,7 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
 /// Nothing more comes: two heaps that agree are right, and are placed after a while.
 #[test]
 fn kept_heaps_are_placed_where_nothing_follows() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (mut lcore, mut sender) = lcore("rx_alone", &memory, 0);
     lcore.placer.silence = Duration::ZERO;
     let pool = frames("rx_alone", 2);
@@ -308,7 +309,7 @@ fn kept_heaps_are_placed_where_nothing_follows() {
 /// Kept heaps that a watermark amid a burst tells to be right are counted.
 #[test]
 fn heaps_that_a_watermark_settles_are_counted() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (lcore, mut sender) = lcore("rx_mark", &memory, 0);
     let pool = frames("rx_mark", 3);
     let mut batch: MbufBatch = MbufBatch::new();
@@ -337,7 +338,7 @@ fn heaps_that_are_looked_at_are_copied_from_their_packets() {
             takes_statistics,
             ..ReceiveExtras::default()
         };
-        let (memory, mut receiver) =
+        let (memory, mut collector) =
             receive_memory_with(&recv(), 0, 1, &BarStandIn, extras).unwrap();
         assert_eq!(memory.keeps_copies(), takes_statistics);
         let name = format!("rx_copies_{takes_statistics}");
@@ -351,7 +352,7 @@ fn heaps_that_are_looked_at_are_copied_from_their_packets() {
         lcore.watermarks.push(Watermark::STOP).unwrap();
         run(lcore);
         for id in 0..2 {
-            let Collected::Chunk(found, chunk) = receiver.poll() else {
+            let Collected::Chunk(found, chunk) = collector.poll() else {
                 panic!("no chunk {id}");
             };
             shut(&chunk);
@@ -367,25 +368,25 @@ fn heaps_that_are_looked_at_are_copied_from_their_packets() {
 
 const SPARE: u64 = 6;
 
-fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, Receiver) {
+fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, ChunkCollector) {
     let extras = ReceiveExtras {
         spare_chunks: SPARE as usize,
         takes_statistics: true,
     };
-    let (memory, mut receiver) =
+    let (memory, mut collector) =
         receive_memory_with(&recv(), 0, lanes, &HostAllocator::default(), extras).unwrap();
     assert!(!memory.keeps_copies());
-    receiver.allow_leaving_behind();
-    (memory, receiver)
+    collector.allow_leaving_behind();
+    (memory, collector)
 }
 
 /// Collects and gives back what there is, also when a lane has been left behind. Returns the id
 /// behind the last.
-fn collect(receiver: &mut Receiver) -> Option<u64> {
+fn collect(collector: &mut ChunkCollector) -> Option<u64> {
     let mut next = None;
     for _ in 0..2 {
-        while let Collected::Chunk(id, chunk) = receiver.poll() {
-            receiver.recycle(chunk);
+        while let Collected::Chunk(id, chunk) = collector.poll() {
+            collector.recycle(chunk);
             next = Some(id + 1);
         }
     }
@@ -395,7 +396,7 @@ fn collect(receiver: &mut Receiver) -> Option<u64> {
 #[test]
 fn a_lane_without_packets_costs_no_more_than_a_chunk() {
     const TOO_LONG: Duration = Duration::from_secs(20);
-    let (memory, mut receiver) = with_spare(2);
+    let (memory, mut collector) = with_spare(2);
     let (mut silent, _sender) = lcore("rx_silent", &memory, 1);
     silent.placer.silence = Duration::ZERO;
     let watermarks = silent.watermarks.clone();
@@ -408,7 +409,7 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
         // themselves, and a third for it.
         let due = if newest < SPARE + 3 { 0 } else { newest - 2 };
         while collected < due && begun.elapsed() < TOO_LONG {
-            collected = collect(&mut receiver).unwrap_or(collected);
+            collected = collect(&mut collector).unwrap_or(collected);
             thread::yield_now();
         }
         matches!(located, LocatedChunk::Buffer(_)) && collected >= due
@@ -424,7 +425,7 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
 
 #[test]
 fn a_lane_that_is_late_has_all_patience_each_time() {
-    let (memory, mut receiver) = with_spare(2);
+    let (memory, mut collector) = with_spare(2);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_late", &memory, 1);
     placer.silence = Duration::ZERO;
     let pool = frames("rx_late", 1);
@@ -437,7 +438,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     for newest in 0..20 {
         let located = open(&mut first, &memory, newest);
         assert!(matches!(located, LocatedChunk::Buffer(_)), "{newest}");
-        collect(&mut receiver);
+        collect(&mut collector);
         assert_eq!(placer.follow(), None, "{newest}");
         if let Some(chunk) = newest.checked_sub(SPARE) {
             assert_eq!(late(&mut placer, chunk), Ok(1), "{chunk}");
@@ -449,7 +450,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     for newest in 20..26 {
         let located = open(&mut first, &memory, newest);
         assert!(matches!(located, LocatedChunk::Buffer(_)), "{newest}");
-        collect(&mut receiver);
+        collect(&mut collector);
     }
     placer.silence = Duration::MAX;
     assert_eq!(placer.follow(), None);

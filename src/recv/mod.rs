@@ -2,7 +2,8 @@
 //!
 //! * [`window`]: which buffer holds which chunk, agreed between lcores without locks;
 //! * [`RxLcore`]: the loop of one lcore over one (port, queue);
-//! * [`Receiver`]: the engine's end: completed chunks in order, and their accounting;
+//! * [`ReceiveMemory`]: chunk buffers and their window;
+//! * [`ChunkCollector`]: the engine's end: completed chunks in order, and their accounting;
 //! * [`DropCause`], [`RxStats`]: why a datagram was not placed, counted.
 
 mod address;
@@ -12,6 +13,7 @@ mod collect;
 mod input_stats;
 mod lcore;
 mod leap;
+mod memory;
 mod placer;
 mod presence;
 mod report;
@@ -26,13 +28,14 @@ mod sync {
 
 pub use address::{EpochHint, HeapAddress};
 pub use cause::{DropCause, LastDropped, RxStats};
-pub use collect::{
-    Collected, OPEN_CHUNKS, ReceiveExtras, ReceiveMemory, Receiver, chunk_bytes, floor_after,
-    receive_bytes, receive_memory, receive_memory_with,
-};
+pub use collect::{ChunkCollector, Collected};
 pub use input_stats::InputStats;
 pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
 pub use leap::{CONFIRMED, FAR, Leaps};
+pub use memory::{
+    OPEN_CHUNKS, ReceiveExtras, ReceiveMemory, chunk_bytes, floor_after, receive_bytes,
+    receive_memory, receive_memory_with,
+};
 pub use placer::RxMode;
 pub use presence::PresenceMap;
 pub use report::PolReport;

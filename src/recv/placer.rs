@@ -10,9 +10,9 @@ use spead::DigitiserHeap;
 
 use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
-use super::collect::ReceiveMemory;
 use super::leap::{FAR, Leaps};
-use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowLane};
+use super::memory::{ReceiveMemory, WindowOf};
+use super::window::{END_OF_STREAM, LocatedChunk, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_looked_at, publish};
 use crate::net::FlowTable;
@@ -38,17 +38,6 @@ const LEAP: Duration = Duration::from_secs(2);
 
 /// Chunks that a silent lcore stays behind the foremost one.
 pub(super) const LAG: u64 = 1;
-
-/// The window inside the receive memory.
-#[derive(Debug)]
-pub(super) struct WindowOf(pub(super) Arc<ReceiveMemory>);
-
-impl std::ops::Deref for WindowOf {
-    type Target = ChunkWindow;
-    fn deref(&self) -> &ChunkWindow {
-        self.0.window()
-    }
-}
 
 /// A heap that waits for others of its time: where it belongs, and the datagram's payload.
 type KeptHeap = (HeapAddress, Box<[u8]>);

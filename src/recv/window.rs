@@ -213,13 +213,13 @@ impl<W: std::ops::Deref<Target = ChunkWindow>> WindowLane<W> {
 
 /// The window's owner: takes completed chunks in order of id. There must be only one.
 #[derive(Debug)]
-pub struct Collector<W> {
+pub struct WindowCollector<W> {
     window: W,
     head: u64,
     limit: u64,
 }
 
-impl<W: std::ops::Deref<Target = ChunkWindow>> Collector<W> {
+impl<W: std::ops::Deref<Target = ChunkWindow>> WindowCollector<W> {
     /// The collector of `window`.
     pub fn new(window: W) -> Self {
         Self {

@@ -14,11 +14,11 @@ fn window(
     lanes: usize,
 ) -> (
     Vec<WindowLane<Arc<ChunkWindow>>>,
-    Collector<Arc<ChunkWindow>>,
+    WindowCollector<Arc<ChunkWindow>>,
 ) {
     let window = Arc::new(ChunkWindow::new(SLOTS as usize, lanes, DEPTH as usize));
     let lane = |index| WindowLane::new(window.clone(), index);
-    ((0..lanes).map(lane).collect(), Collector::new(window))
+    ((0..lanes).map(lane).collect(), WindowCollector::new(window))
 }
 
 fn open(lane: &mut WindowLane<Arc<ChunkWindow>>, id: u64, buffer: BufferId) -> LocatedChunk {

@@ -225,7 +225,8 @@ struct Run {
 fn parts(pipelines: [Box<Late>; 2]) -> Parts {
     let (eal, config) = (Eal::for_tests(), config());
     let host = HostAllocator::default();
-    let (memory, receiver) = receive_memory(&config.recv, config.tail_samples(), 1, &host).unwrap();
+    let (memory, collector) =
+        receive_memory(&config.recv, config.tail_samples(), 1, &host).unwrap();
     let outputs = config.outputs.iter().zip(pipelines);
     let outputs = outputs.map(|(output, pipeline)| {
         // One chunk under construction and one under way: the engine has to wait for chunks.
@@ -248,7 +249,7 @@ fn parts(pipelines: [Box<Late>; 2]) -> Parts {
     let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
     let (queue, abort) = (Arc::new(ArrayQueue::new(5)), StopFlag::default());
     let parts = EngineParts {
-        receiver,
+        collector,
         intake: Box::<Slow>::default(),
         outputs,
         steered: RequestQueues::alone(&config),

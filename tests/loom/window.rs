@@ -16,7 +16,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
-use source::{BufferId, ChunkWindow, Collector, LocatedChunk, WindowLane};
+use source::{BufferId, ChunkWindow, LocatedChunk, WindowCollector, WindowLane};
 
 /// Chunk contents whose accesses loom checks for races: one cell per (buffer, lane).
 struct Memory {
@@ -96,7 +96,7 @@ fn collected_chunks_are_no_longer_written() {
                 })
             })
             .collect();
-        let mut collector = Collector::new(Shared(memory.clone()));
+        let mut collector = WindowCollector::new(Shared(memory.clone()));
         let early = collector.poll();
         if let Some((id, buffer)) = early {
             assert_eq!((id, read(&memory, buffer)), (0, [0, 0]));
@@ -166,7 +166,7 @@ fn overtake(
     let mut fast = WindowLane::new(Shared(memory.clone()), 0);
     burst(&memory, &mut fast, 0, 0);
     burst(&memory, &mut fast, 0, 1);
-    let mut collector = Collector::new(Shared(memory.clone()));
+    let mut collector = WindowCollector::new(Shared(memory.clone()));
     collector.advance_laggards(0, 0);
     let collected = collector.poll();
     let seen = collected.map(|(_, buffer)| read(&memory, buffer));

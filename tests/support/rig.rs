@@ -239,9 +239,9 @@ pub fn run_on(
         takes_statistics: config.statistics_samples().is_some(),
         ..ReceiveExtras::default()
     };
-    let (memory, receiver) =
+    let (memory, collector) =
         receive_memory_with(&config.recv, tail, 1, recv_memory, extras).unwrap();
-    let input = receiver.stats();
+    let input = collector.stats();
     let pipelines = compute.backend.pipelines;
     let outputs = karoo::assembly::outputs(eal, config, pipelines, &*compute.send_memory).unwrap();
     let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
@@ -250,7 +250,7 @@ pub fn run_on(
     let chunks: usize = outputs.iter().map(|output| output.pool.capacity()).sum();
     let (queue, abort) = (Arc::new(ArrayQueue::new(chunks + 1)), StopFlag::default());
     let parts = EngineParts {
-        receiver,
+        collector,
         intake: compute.backend.intake,
         outputs,
         steered,
