@@ -13,7 +13,7 @@ use spead::DigitiserHeap;
 use crate::config::RecvConfig;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::recv::{
-    DropCause, END_OF_STREAM, FAR, HeapAddress, Leaps, RxStats, Watermark, floor_after,
+    DropCause, END_OF_STREAM, FAR, HeapAddress, RxStats, WaitingHeaps, Watermark, floor_after,
 };
 
 /// Chunks that a silent queue may still fill behind the newest one.
@@ -37,7 +37,7 @@ struct LcoreTime {
     /// First chunk that it still fills; 0 before there is any.
     floor: u64,
     /// Heaps far ahead, of which it waits for more.
-    leaps: Leaps<u64>,
+    waiting: WaitingHeaps<u64>,
 }
 
 impl CaptureFeed {
@@ -59,9 +59,9 @@ impl LcoreTime {
         let told = Some(self.floor).filter(|&floor| floor > 0);
         let newest = self.newest.max(told);
         let right = if newest.is_none_or(|newest| id >= newest + FAR) {
-            self.leaps.keep(id, id).right.into_iter().max()?
+            self.waiting.add(id, id).right.into_iter().max()?
         } else {
-            let kept = self.leaps.note_present(id).right;
+            let kept = self.waiting.note_present(id).right;
             kept.into_iter().max().unwrap_or(id).max(id)
         };
         self.have(right);
@@ -71,7 +71,7 @@ impl LcoreTime {
     /// Chunks below `floor` are waited for no more, behind all frames so far.
     fn raise(&mut self, floor: u64) {
         self.floor = floor;
-        let right = self.leaps.note_present(floor).right;
+        let right = self.waiting.note_present(floor).right;
         if let Some(newest) = right.into_iter().max() {
             self.have(newest);
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::input_stats::InputStats;
-use super::leap::FAR;
 use super::memory::{OPEN_CHUNKS, ReceiveMemory, WindowOf};
 use super::placer::LAG;
+use super::waiting::FAR;
 use super::window::{END_OF_STREAM, WindowCollector};
 use crate::config::RecvConfig;
 use crate::memory::FrozenChunk;
@@ -62,8 +62,8 @@ impl ChunkCollector {
     pub fn poll(&mut self) -> Collected {
         let Some((id, buffer)) = self.window.poll() else {
             if let Some(lag) = self.patience {
-                let leap = FAR.max(2 * self.memory.window().slots() as u64);
-                self.window.advance_laggards(leap, LAG);
+                let far = FAR.max(2 * self.memory.window().slots() as u64);
+                self.window.advance_laggards(far, LAG);
                 self.window.advance_laggards(lag, lag);
             }
             let ended = self.window.head() >= END_OF_STREAM;

@@ -10,9 +10,9 @@ use ground::{Bell, Idle, IdlePolicy, StopFlag};
 
 use super::address::EpochHint;
 use super::cause::RxStats;
-use super::leap::Leaps;
 use super::memory::{ReceiveMemory, WindowOf};
 use super::placer::{HeapPlacer, RxMode};
+use super::waiting::WaitingHeaps;
 use super::window::{END_OF_STREAM, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, publish};
@@ -109,9 +109,9 @@ impl RxLcore {
             abort: parts.abort,
             idle: Idle::new(config.idle),
             newest: None,
-            leaps: Leaps::default(),
-            last_kept: Instant::now(),
-            leap_until: None,
+            waiting: WaitingHeaps::default(),
+            last_waiting: Instant::now(),
+            patient_until: None,
             dropped_until: 0,
             left_behind: None,
             silence: SILENCE,

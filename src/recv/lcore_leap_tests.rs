@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::super::leap::FAR;
+use super::super::super::waiting::FAR;
 use super::*;
 use crate::memory::stand_in::BarStandIn;
 
@@ -65,11 +65,11 @@ fn heaps_beyond_the_window_have_patience() {
         for _ in 0..heaps {
             let _no_free_chunk = place(&mut placer, newest);
         }
-        assert_eq!(placer.leap_until.is_some(), leaps, "{ahead}");
+        assert_eq!(placer.patient_until.is_some(), leaps, "{ahead}");
         collect(&mut collector);
         if leaps {
             assert_eq!(place(&mut placer, newest), Ok(1), "{ahead}");
-            assert_eq!(placer.leap_until, None, "{ahead}");
+            assert_eq!(placer.patient_until, None, "{ahead}");
         }
     }
 }
@@ -108,7 +108,7 @@ fn the_first_heaps_wait_for_a_slow_engine() {
     placer.abort.set();
     let begun = Instant::now();
     let _no_free_chunk = first(&mut placer);
-    assert!(placer.leap_until.unwrap() >= begun + Duration::from_secs(2));
+    assert!(placer.patient_until.unwrap() >= begun + Duration::from_secs(2));
 }
 
 /// Behind a heap that was dropped, an engine that is too slow has no patience: neither where
@@ -123,7 +123,7 @@ fn dropped_heaps_end_the_patience() {
     assert!(memory.has_gaps());
     placer.dropped_until = 10;
     assert!(!placer.may_wait(9));
-    assert_eq!(placer.leap_until, None);
+    assert_eq!(placer.patient_until, None);
     assert!(placer.may_wait(10));
     // As many buffers as chunks of the window lack one are no sign of gaps.
     while memory.free_chunks() > memory.all_chunks() - slots {
@@ -131,7 +131,7 @@ fn dropped_heaps_end_the_patience() {
         memory.take();
     }
     assert!(!memory.has_gaps());
-    placer.leap_until = None;
+    placer.patient_until = None;
     placer.newest = Some(1000);
     let mbuf = heap(&pool, 1001 * recv().chunk_samples as u64);
     assert_eq!(
@@ -142,13 +142,13 @@ fn dropped_heaps_end_the_patience() {
 }
 
 #[test]
-fn kept_heaps_wait_for_a_while_in_a_live_receiver() {
+fn heaps_wait_for_others_for_a_while_in_a_live_engine() {
     let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_waited", &memory, 0);
     let pool = frames("rx_waited", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
     placer.silence = Duration::ZERO;
-    assert!(!placer.has_waited(), "no heap is kept");
+    assert!(!placer.has_waited(), "no heap waits");
     let mbuf = heap(&pool, 1000 * recv().chunk_samples as u64);
     assert_eq!(burst(&mut placer, &mbuf, &mut timer), Ok(0));
     assert!(placer.has_waited());
@@ -161,7 +161,7 @@ fn kept_heaps_wait_for_a_while_in_a_live_receiver() {
 
 /// Heaps that are too old tell nothing of the present time.
 #[test]
-fn old_heaps_do_not_make_kept_ones_wrong() {
+fn old_heaps_do_not_make_waiting_ones_wrong() {
     let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_old", &memory, 0);
     let pool = frames("rx_old", 1);
@@ -179,7 +179,7 @@ fn old_heaps_do_not_make_kept_ones_wrong() {
     for _ in 0..CONFIRMED {
         assert_eq!(place(&mut placer, 1), Err(DropCause::TooOld));
     }
-    assert!(!placer.leaps.is_empty());
+    assert!(!placer.waiting.is_empty());
 }
 
 /// Behind a leap, the window's room is ahead of the first heap, also while an lcore has none yet.
@@ -243,7 +243,7 @@ fn gaps_leave_their_memory_to_what_comes_behind() {
     while place(&mut placer, next) == Ok(1) {
         next += 1;
     }
-    assert_eq!(placer.leap_until, None);
+    assert_eq!(placer.patient_until, None);
     // What is dropped then leaves gaps too, for which it does not wait.
     for chunk in next..next + slots - 1 {
         assert_eq!(
@@ -254,5 +254,5 @@ fn gaps_leave_their_memory_to_what_comes_behind() {
     }
     collect(&mut collector);
     assert!(memory.has_gaps());
-    assert_eq!(placer.leap_until, None);
+    assert_eq!(placer.patient_until, None);
 }

@@ -12,8 +12,8 @@ use spead::{DigitiserHeap, DigitiserRepr};
 
 use super::super::address::HeapAddress;
 use super::super::cause::DropCause;
-use super::super::leap::CONFIRMED;
 use super::super::placer::LAG;
+use super::super::waiting::CONFIRMED;
 use super::super::window::LocatedChunk;
 use super::*;
 use crate::memory::HostAllocator;
@@ -285,7 +285,7 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
 
 /// Nothing more comes: two heaps that agree are right, and are placed after a while.
 #[test]
-fn kept_heaps_are_placed_where_nothing_follows() {
+fn waiting_heaps_are_placed_where_nothing_follows() {
     let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (mut lcore, mut sender) = lcore("rx_alone", &memory, 0);
     lcore.placer.silence = Duration::ZERO;
@@ -306,7 +306,7 @@ fn kept_heaps_are_placed_where_nothing_follows() {
     assert_eq!(stats.placed(), 2);
 }
 
-/// Kept heaps that a watermark amid a burst tells to be right are counted.
+/// Waiting heaps that a watermark amid a burst tells to be right are counted.
 #[test]
 fn heaps_that_a_watermark_settles_are_counted() {
     let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();

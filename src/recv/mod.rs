@@ -12,11 +12,11 @@ mod cause;
 mod collect;
 mod input_stats;
 mod lcore;
-mod leap;
 mod memory;
 mod placer;
 mod presence;
 mod report;
+mod waiting;
 pub mod window;
 #[cfg(test)]
 mod window_tests;
@@ -31,7 +31,6 @@ pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{ChunkCollector, Collected};
 pub use input_stats::InputStats;
 pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
-pub use leap::{CONFIRMED, FAR, Leaps};
 pub use memory::{
     OPEN_CHUNKS, ReceiveExtras, ReceiveMemory, chunk_bytes, floor_after, receive_bytes,
     receive_memory, receive_memory_with,
@@ -39,4 +38,5 @@ pub use memory::{
 pub use placer::RxMode;
 pub use presence::PresenceMap;
 pub use report::PolReport;
+pub use waiting::{CONFIRMED, FAR, WaitingHeaps};
 pub use window::END_OF_STREAM;

@@ -10,8 +10,8 @@ use spead::DigitiserHeap;
 
 use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
-use super::leap::{FAR, Leaps};
 use super::memory::{ReceiveMemory, WindowOf};
+use super::waiting::{FAR, WaitingHeaps};
 use super::window::{END_OF_STREAM, LocatedChunk, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_looked_at, publish};
@@ -29,18 +29,18 @@ pub enum RxMode {
     Replay,
 }
 
-/// Longest time that a live receiver waits for the engine to move the window to the first heap, to
+/// A live rx lcore waits so long, at most, for the engine to move the window to the first heap, to
 /// the first heap behind a leap of timestamps, or behind gaps that have used up the window's ids
 /// and no memory. Until then the heap has no place, and packets wait in their queue. An engine that
 /// has a CPU takes far less; one whose CPU is taken away, as at the start of others beside it, does
 /// not cost heaps that the queue can hold.
-const LEAP: Duration = Duration::from_secs(2);
+const WINDOW_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Chunks that a silent lcore stays behind the foremost one.
 pub(super) const LAG: u64 = 1;
 
 /// A heap that waits for others of its time: where it belongs, and the datagram's payload.
-type KeptHeap = (HeapAddress, Box<[u8]>);
+type WaitingHeap = (HeapAddress, Box<[u8]>);
 
 /// Puts one datagram at a time where it belongs.
 pub(super) struct HeapPlacer {
@@ -58,18 +58,18 @@ pub(super) struct HeapPlacer {
     /// raises it before it moves the window.
     pub(super) newest: Option<u64>,
     /// Heaps far ahead of this time, and the first ones, until enough of them agree.
-    pub(super) leaps: Leaps<KeptHeap>,
+    pub(super) waiting: WaitingHeaps<WaitingHeap>,
     /// When the last of them came.
-    pub(super) last_kept: Instant,
+    pub(super) last_waiting: Instant,
     /// Until when to wait for the window after the digitisers' time leapt, or behind gaps, while
     /// the window has not come.
-    pub(super) leap_until: Option<Instant>,
+    pub(super) patient_until: Option<Instant>,
     /// Behind the window as it was when a heap was dropped for want of a place.
     pub(super) dropped_until: u64,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
-    /// After this long without a heap an lcore that was left behind counts as silent, and kept
-    /// heaps wait no longer.
+    /// After this long without a heap an lcore that was left behind counts as silent, and heaps
+    /// wait for others no longer.
     pub(super) silence: Duration,
 }
 
@@ -147,17 +147,17 @@ impl HeapPlacer {
             match self.host_time(&heap) {
                 Some(now) => address = HeapAddress::of(&self.recv, now, &heap)?,
                 None => {
-                    let kept = (address, datagram.payload().into());
-                    return Ok(self.keep(kept, memory, stored, timer));
+                    let heap = (address, datagram.payload().into());
+                    return Ok(self.wait_for_others(heap, memory, stored, timer));
                 }
             }
         }
         let payload_offset = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
         let next = next.and_then(|next| next.data().get(payload_offset..));
-        if !self.leaps.is_empty() && address.chunk >= self.lane.floor() {
-            let settled = self.leaps.note_present(address.chunk);
+        if !self.waiting.is_empty() && address.chunk >= self.lane.floor() {
+            let settled = self.waiting.note_present(address.chunk);
             self.note_stray(settled.wrong);
-            let placed = self.store_kept(settled.right, memory, stored, timer);
+            let placed = self.store_waiting(settled.right, memory, stored, timer);
             self.stats.note_burst(0, placed as u64);
         }
         self.store(address, &heap, next, memory, stored, timer)?;
@@ -188,39 +188,40 @@ impl HeapPlacer {
         }
     }
 
-    /// Keeps a heap until others of its time have come. Then all of these are placed.
+    /// Has a heap wait until others of its time have come. Then all of these are placed.
     #[cold]
-    fn keep<'m>(
+    fn wait_for_others<'m>(
         &mut self,
-        kept: KeptHeap,
+        heap: WaitingHeap,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
     ) -> usize {
-        let chunk = kept.0.chunk;
+        let chunk = heap.0.chunk;
         if let Some(newest) = self.newest_of_all() {
             let samples = chunk
                 .saturating_sub(newest)
                 .saturating_mul(self.recv.chunk_samples as u64);
             self.stats.note_ahead(samples);
         }
-        self.last_kept = Instant::now();
-        let settled = self.leaps.keep(chunk, kept);
+        self.last_waiting = Instant::now();
+        let settled = self.waiting.add(chunk, heap);
         self.note_stray(settled.wrong);
-        self.store_kept(settled.right, memory, stored, timer)
+        self.store_waiting(settled.right, memory, stored, timer)
     }
 
-    /// Whether a live receiver keeps heaps, and none has come for a while. What a replay places
-    /// does not depend on how long it takes.
+    /// Whether heaps wait in a live engine, and none has joined them for a while. What a replay
+    /// places does not depend on how long it takes.
     pub(super) fn has_waited(&self) -> bool {
         self.mode == RxMode::Live
-            && !self.leaps.is_empty()
-            && self.last_kept.elapsed() >= self.silence
+            && !self.waiting.is_empty()
+            && self.last_waiting.elapsed() >= self.silence
     }
 
-    /// No heap of a chunk below `floor` is waited for any more: places the kept heaps that are near
-    /// it. At the end of the stream, and where there is no floor because nothing comes, these are
-    /// the heaps of which others agree, and at the end an only one. Returns how many were placed.
+    /// No heap of a chunk below `floor` comes any more: places the waiting heaps that are near it.
+    /// At the end of the stream, and without a floor because nothing comes, it places the heaps
+    /// that agree with others; at the end also the only one that waits, if this lcore had no heap.
+    /// Returns how many were placed.
     pub(super) fn settle<'m>(
         &mut self,
         floor: Option<u64>,
@@ -228,27 +229,27 @@ impl HeapPlacer {
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
     ) -> usize {
-        if self.leaps.is_empty() {
+        if self.waiting.is_empty() {
             return 0;
         }
         let settled = match floor {
-            Some(floor) if floor < END_OF_STREAM => self.leaps.note_present(floor),
-            end => self.leaps.settle(end.is_some() && self.newest.is_none()),
+            Some(floor) if floor < END_OF_STREAM => self.waiting.note_present(floor),
+            end => self.waiting.settle(end.is_some() && self.newest.is_none()),
         };
         self.note_stray(settled.wrong);
-        self.store_kept(settled.right, memory, stored, timer)
+        self.store_waiting(settled.right, memory, stored, timer)
     }
 
     #[cold]
-    fn store_kept<'m>(
+    fn store_waiting<'m>(
         &mut self,
-        kept: Vec<KeptHeap>,
+        heaps: Vec<WaitingHeap>,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
     ) -> usize {
         let mut placed = 0;
-        for (address, payload) in kept {
+        for (address, payload) in heaps {
             let heap = DigitiserHeap::new_checked(&payload).map_err(|error| (&error).into());
             let heap =
                 heap.and_then(|heap| self.store(address, &heap, None, memory, stored, timer));
@@ -331,10 +332,11 @@ impl HeapPlacer {
             return true;
         }
         // Chunks that were dropped leave gaps as well: an engine that is too slow has no patience.
-        if self.leap_until.is_none() && id >= self.dropped_until && self.memory.has_gaps() {
-            self.leap_until = Some(Instant::now() + LEAP);
+        if self.patient_until.is_none() && id >= self.dropped_until && self.memory.has_gaps() {
+            self.patient_until = Some(Instant::now() + WINDOW_PATIENCE);
         }
-        self.leap_until.is_some_and(|until| Instant::now() < until)
+        self.patient_until
+            .is_some_and(|until| Instant::now() < until)
     }
 
     #[inline]
@@ -345,14 +347,14 @@ impl HeapPlacer {
         timer: &mut PhaseTimer,
     ) -> LocatedChunk {
         if id >= self.newest.unwrap_or(0) + self.memory.window().slots() as u64 {
-            self.leap_until = Some(Instant::now() + LEAP);
+            self.patient_until = Some(Instant::now() + WINDOW_PATIENCE);
         }
         self.newest = self.newest.max(Some(id));
         loop {
             let memory = &self.memory;
             let located = self.lane.locate(id, || memory.take());
             if located != LocatedChunk::NoBuffer {
-                self.leap_until = None;
+                self.patient_until = None;
                 return located;
             }
             if !self.may_wait(id) {

@@ -15,7 +15,7 @@ use crate::cpu::{PowerMeter, SpectraRun};
 use crate::engine::OutputStatistics;
 use crate::memory::SampleView;
 use crate::net::{CaptureError, CaptureReader};
-use crate::recv::{FAR, HeapAddress, Leaps};
+use crate::recv::{FAR, HeapAddress, WaitingHeaps};
 use crate::report::MeasuredGains;
 use crate::report::qualification::number;
 
@@ -239,7 +239,7 @@ struct Chunks<'a> {
     first: Option<u64>,
     chunks: VecDeque<Chunk>,
     /// The first heaps, and heaps far ahead, until enough of them agree, as an rx lcore has it.
-    leaps: Leaps<PlacedHeap>,
+    waiting: WaitingHeaps<PlacedHeap>,
 }
 
 /// The payload of a heap of a polarisation, and where it belongs.
@@ -272,10 +272,10 @@ impl Chunks<'_> {
         let far = |first| place.chunk >= first + FAR;
         if self.first.is_none_or(far) {
             let kept = (place, heap.pol(), heap.payload().into());
-            let right = self.leaps.keep(place.chunk, kept).right;
+            let right = self.waiting.add(place.chunk, kept).right;
             return self.put_all(right, meters);
         }
-        let right = self.leaps.note_present(place.chunk).right;
+        let right = self.waiting.note_present(place.chunk).right;
         self.put_all(right, meters)?;
         self.put(place, heap.pol(), heap.payload(), meters)
     }
@@ -398,12 +398,12 @@ fn measure<'a>(plan: &'a ReplayPlan, capture: &Path) -> Result<Vec<Measured<'a>>
         config,
         first: None,
         chunks: VecDeque::new(),
-        leaps: Leaps::default(),
+        waiting: WaitingHeaps::default(),
     };
     let mut reader = CaptureReader::open(capture)?;
     while !meters.have_enough() {
         let Some(frame) = reader.next_frame()? else {
-            let right = chunks.leaps.settle(true).right;
+            let right = chunks.waiting.settle(true).right;
             chunks.put_all(right, &mut meters)?;
             while !chunks.chunks.is_empty() {
                 chunks.pass(&mut meters)?;

@@ -2,35 +2,36 @@
 //!
 //! A window cannot go back: if a single heap with a wrong timestamp moved it, every right heap
 //! would be too old until the digitisers' time comes there. So the first heaps, and heaps far
-//! ahead, are kept until enough of them agree.
+//! ahead, wait until enough of them agree.
 
 /// A heap so many chunks ahead is far ahead, 10 s with default chunks at 1712 MHz: one that is
 /// wrong by less makes heaps too old for no longer.
 pub const FAR: u64 = 512;
 /// So many heaps with timestamps near each other tell the digitisers' time.
 pub const CONFIRMED: usize = 16;
-/// So many heaps of the present time tell that what was kept was wrong. A leap may have a few heaps
+/// So many heaps of the present time tell that what waits is wrong. A leap may have a few heaps
 /// from before it behind it.
 const PRESENT: usize = CONFIRMED / 2;
-/// Different times that are kept at once.
+/// Different times of which heaps wait at once.
 const TIMES: usize = 4;
 
-/// Heaps, each kept as a `T`, that wait for others of their time.
+/// Heaps, each as a `T`, that wait for others of their time.
 #[derive(Debug)]
-pub struct Leaps<T> {
-    times: Vec<Time<T>>,
-    /// Heaps of the present time since the first one was kept.
+pub struct WaitingHeaps<T> {
+    groups: Vec<TimeGroup<T>>,
+    /// Heaps of the present time since the first one waits.
     present: usize,
 }
 
 /// Heaps of one time.
 #[derive(Debug)]
-struct Time<T> {
+struct TimeGroup<T> {
+    /// Their newest chunk.
     newest: u64,
     heaps: Vec<T>,
 }
 
-/// What became of heaps that were kept.
+/// What became of heaps that waited.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Settled<T> {
     /// Those that are right, by their times; those of one time in the order in which they came.
@@ -39,69 +40,69 @@ pub struct Settled<T> {
     pub wrong: usize,
 }
 
-impl<T> Default for Leaps<T> {
+impl<T> Default for WaitingHeaps<T> {
     fn default() -> Self {
         Self {
-            times: Vec::new(),
+            groups: Vec::new(),
             present: 0,
         }
     }
 }
 
-impl<T> Leaps<T> {
-    /// Whether no heap is kept.
+impl<T> WaitingHeaps<T> {
+    /// Whether no heap waits.
     pub fn is_empty(&self) -> bool {
-        self.times.is_empty()
+        self.groups.is_empty()
     }
 
-    /// Keeps a heap of chunk `chunk`. Heaps less than [`FAR`] apart are of one time. With the last
-    /// that it takes, its time is right, and so are earlier ones of more than one heap: a few
+    /// A heap of chunk `chunk` is to wait. Heaps less than [`FAR`] apart are of one time. With the
+    /// last that it takes, its time is right, and so are earlier ones of more than one heap: a few
     /// heaps before a gap.
-    pub fn keep(&mut self, chunk: u64, heap: T) -> Settled<T> {
+    pub fn add(&mut self, chunk: u64, heap: T) -> Settled<T> {
         let mut wrong = 0;
         let known = self
-            .times
+            .groups
             .iter()
-            .position(|time| time.newest.abs_diff(chunk) < FAR);
+            .position(|group| group.newest.abs_diff(chunk) < FAR);
         let at = known.unwrap_or_else(|| {
-            if self.times.len() == TIMES {
+            if self.groups.len() == TIMES {
                 wrong = self.drop_smallest();
             }
-            self.times.push(Time {
+            self.groups.push(TimeGroup {
                 newest: chunk,
                 heaps: Vec::with_capacity(CONFIRMED),
             });
-            self.times.len() - 1
+            self.groups.len() - 1
         });
-        let time = &mut self.times[at];
-        time.newest = time.newest.max(chunk);
-        time.heaps.push(heap);
-        if time.heaps.len() < CONFIRMED {
+        let group = &mut self.groups[at];
+        group.newest = group.newest.max(chunk);
+        group.heaps.push(heap);
+        if group.heaps.len() < CONFIRMED {
             let right = Vec::new();
             return Settled { right, wrong };
         }
-        let until = self.times[at].newest;
-        self.part(|time| time.newest <= until && time.heaps.len() > 1)
+        let until = self.groups[at].newest;
+        self.part(|group| group.newest <= until && group.heaps.len() > 1)
     }
 
-    /// A heap of the present time came, of chunk `chunk`. Kept heaps near it are right: others have
-    /// told the time meanwhile. So are those of earlier times of more than one heap, for which the
+    /// A heap of the present time came, of chunk `chunk`. Heaps near it that wait are right: others
+    /// have told the time meanwhile. So are those of earlier times of more than one heap, for which the
     /// window has room now only. With enough heaps of the present, all other ones are wrong.
     pub fn note_present(&mut self, chunk: u64) -> Settled<T> {
         self.present += 1;
         let over = self.present >= PRESENT;
-        let is_other = |time: &mut Time<T>| {
-            let later = time.newest > chunk;
-            time.newest.abs_diff(chunk) >= FAR && (later || time.heaps.len() == 1)
+        let is_other = |group: &mut TimeGroup<T>| {
+            let later = group.newest > chunk;
+            group.newest.abs_diff(chunk) >= FAR && (later || group.heaps.len() == 1)
         };
-        let others: Vec<_> = self.times.extract_if(.., is_other).collect();
+        let others: Vec<_> = self.groups.extract_if(.., is_other).collect();
         let present = self.present;
         let right = self.part(|_| true).right;
         let mut wrong = 0;
         if over {
-            wrong = others.iter().map(|time| time.heaps.len()).sum();
+            wrong = others.iter().map(|group| group.heaps.len()).sum();
         } else if !others.is_empty() {
-            (self.times, self.present) = (others, present);
+            (self.groups, self.present) = (others, present);
         }
         Settled { right, wrong }
     }
@@ -109,25 +110,25 @@ impl<T> Leaps<T> {
     /// No further heap comes, or none is waited for: each time that has more than one heap is
     /// right, or that of an `only` heap.
     pub fn settle(&mut self, only: bool) -> Settled<T> {
-        let only = only && self.times.len() == 1;
-        self.part(|time| only || time.heaps.len() > 1)
+        let only = only && self.groups.len() == 1;
+        self.part(|group| only || group.heaps.len() > 1)
     }
 
-    /// Parts all heaps that are kept, earlier times first: the window can go from these to later
+    /// Parts all heaps that wait, earlier times first: the window can go from these to later
     /// ones.
-    fn part(&mut self, is_right: impl Fn(&Time<T>) -> bool) -> Settled<T> {
+    fn part(&mut self, is_right: impl Fn(&TimeGroup<T>) -> bool) -> Settled<T> {
         self.present = 0;
-        self.times.sort_by_key(|time| time.newest);
-        let (right, wrong): (Vec<_>, Vec<_>) = self.times.drain(..).partition(is_right);
+        self.groups.sort_by_key(|group| group.newest);
+        let (right, wrong): (Vec<_>, Vec<_>) = self.groups.drain(..).partition(is_right);
         Settled {
-            right: right.into_iter().flat_map(|time| time.heaps).collect(),
-            wrong: wrong.iter().map(|time| time.heaps.len()).sum(),
+            right: right.into_iter().flat_map(|group| group.heaps).collect(),
+            wrong: wrong.iter().map(|group| group.heaps.len()).sum(),
         }
     }
 
     fn drop_smallest(&mut self) -> usize {
-        let least = (0..self.times.len()).min_by_key(|&at| self.times[at].heaps.len());
-        least.map_or(0, |at| self.times.remove(at).heaps.len())
+        let least = (0..self.groups.len()).min_by_key(|&at| self.groups[at].heaps.len());
+        least.map_or(0, |at| self.groups.remove(at).heaps.len())
     }
 }
 
@@ -144,19 +145,19 @@ mod tests {
 
     #[test]
     fn sixteen_heaps_of_one_time_are_right() {
-        let mut leaps = Leaps::default();
+        let mut waiting = WaitingHeaps::default();
         for heap in 0..15 {
-            assert_eq!(leaps.keep(100 + heap / 4, heap), nothing(0));
+            assert_eq!(waiting.add(100 + heap / 4, heap), nothing(0));
         }
-        assert_eq!(leaps.keep(9000, 77), nothing(0));
+        assert_eq!(waiting.add(9000, 77), nothing(0));
         let right = (0..16).collect();
-        assert_eq!(leaps.keep(104, 15), Settled { right, wrong: 1 });
-        assert!(leaps.is_empty());
+        assert_eq!(waiting.add(104, 15), Settled { right, wrong: 1 });
+        assert!(waiting.is_empty());
     }
 
     #[test]
     fn a_few_heaps_before_a_gap_are_right() {
-        let mut leaps = Leaps::default();
+        let mut waiting = WaitingHeaps::default();
         for (chunk, heap) in [
             (7, 90),
             (90_000, 91),
@@ -164,101 +165,101 @@ mod tests {
             (1000, 100),
             (1001, 101),
         ] {
-            assert_eq!(leaps.keep(chunk, heap), nothing(0));
+            assert_eq!(waiting.add(chunk, heap), nothing(0));
         }
         for heap in 0..15 {
-            assert_eq!(leaps.keep(5000, heap), nothing(0));
+            assert_eq!(waiting.add(5000, heap), nothing(0));
         }
         // The later two are wrong: the window could not go back from them. So is the single one.
         let right = [100, 101].into_iter().chain(0..16).collect();
-        assert_eq!(leaps.keep(5000, 15), Settled { right, wrong: 3 });
+        assert_eq!(waiting.add(5000, 15), Settled { right, wrong: 3 });
     }
 
     #[test]
     fn a_fifth_time_takes_the_place_of_the_smallest() {
-        let mut leaps = Leaps::default();
+        let mut waiting = WaitingHeaps::default();
         for (time, heaps) in [3, 2, 4, 3].into_iter().enumerate() {
             for heap in 0..heaps {
-                assert_eq!(leaps.keep(time as u64 * FAR, heap), nothing(0));
+                assert_eq!(waiting.add(time as u64 * FAR, heap), nothing(0));
             }
         }
-        assert_eq!(leaps.times.len(), TIMES);
-        assert_eq!(leaps.keep(9 * FAR, 77), nothing(2));
-        assert_eq!(leaps.times.len(), TIMES);
-        assert!(leaps.times.iter().all(|time| time.newest != FAR));
+        assert_eq!(waiting.groups.len(), TIMES);
+        assert_eq!(waiting.add(9 * FAR, 77), nothing(2));
+        assert_eq!(waiting.groups.len(), TIMES);
+        assert!(waiting.groups.iter().all(|group| group.newest != FAR));
     }
 
     /// Also where others have told the time behind the gap.
     #[test]
     fn a_few_heaps_before_the_present_are_right() {
-        let mut leaps = Leaps::default();
+        let mut waiting = WaitingHeaps::default();
         for (chunk, heap) in [(8000, 5), (10, 0), (11, 1), (2000, 2), (4999, 3), (8000, 6)] {
-            assert_eq!(leaps.keep(chunk, heap), nothing(0));
+            assert_eq!(waiting.add(chunk, heap), nothing(0));
         }
         let right = vec![0, 1, 3];
-        assert_eq!(leaps.note_present(5000), Settled { right, wrong: 0 });
+        assert_eq!(waiting.note_present(5000), Settled { right, wrong: 0 });
         // The later ones may be a leap's; the single one is wrong as they are if they are none.
         for _ in 2..PRESENT {
-            assert_eq!(leaps.note_present(5000), nothing(0));
+            assert_eq!(waiting.note_present(5000), nothing(0));
         }
-        assert_eq!(leaps.note_present(5000), nothing(3));
+        assert_eq!(waiting.note_present(5000), nothing(3));
     }
 
     #[test]
     fn heaps_of_the_present_time_tell_that_others_are_wrong() {
-        let mut leaps = Leaps::default();
+        let mut waiting = WaitingHeaps::default();
         // Between the present and another time in turn, the present stays.
         for heap in 0..1000 {
-            assert!(leaps.keep(heap + 5000, heap).right.is_empty());
-            leaps.note_present(heap);
+            assert!(waiting.add(heap + 5000, heap).right.is_empty());
+            waiting.note_present(heap);
         }
         // A few late heaps do not hinder a leap.
-        leaps.part(|_| false);
+        waiting.part(|_| false);
         let mut right = Vec::new();
         for heap in 0..CONFIRMED as u64 {
             if heap < PRESENT as u64 - 1 {
-                assert_eq!(leaps.note_present(0), nothing(0));
+                assert_eq!(waiting.note_present(0), nothing(0));
             }
-            right = leaps.keep(7000, heap).right;
+            right = waiting.add(7000, heap).right;
         }
         assert_eq!(right, (0..CONFIRMED as u64).collect::<Vec<_>>());
     }
 
     #[test]
     fn at_the_end_all_but_single_heaps_are_right() {
-        let mut leaps = Leaps::default();
+        let mut waiting = WaitingHeaps::default();
         for (chunk, heap) in [(9000, 0), (9001, 1), (50, 2), (51, 3), (2000, 4)] {
-            leaps.keep(chunk, heap);
+            waiting.add(chunk, heap);
         }
         let right = vec![2, 3, 0, 1];
-        assert_eq!(leaps.settle(true), Settled { right, wrong: 1 });
-        leaps.keep(9, 0);
-        assert_eq!(leaps.settle(false), nothing(1));
-        leaps.keep(9, 0);
+        assert_eq!(waiting.settle(true), Settled { right, wrong: 1 });
+        waiting.add(9, 0);
+        assert_eq!(waiting.settle(false), nothing(1));
+        waiting.add(9, 0);
         let right = vec![0];
-        assert_eq!(leaps.settle(true), Settled { right, wrong: 0 });
+        assert_eq!(waiting.settle(true), Settled { right, wrong: 0 });
     }
 
     proptest! {
-        /// Each heap comes out once, right or wrong, and few are kept.
+        /// Each heap comes out once, right or wrong, and few wait.
         #[test]
         fn no_heap_is_forgotten(
             heaps in proptest::collection::vec((prop_oneof![0..3u64, 0..200_000u64], any::<bool>()), 0..300),
         ) {
-            let mut leaps = Leaps::default();
+            let mut waiting = WaitingHeaps::default();
             let (mut right, mut wrong) = (Vec::new(), 0);
             for (at, &(chunk, present)) in heaps.iter().enumerate() {
-                let settled = leaps.keep(chunk, at);
+                let settled = waiting.add(chunk, at);
                 right.extend(settled.right);
                 wrong += settled.wrong;
                 if present {
-                    let settled = leaps.note_present(chunk / 2);
+                    let settled = waiting.note_present(chunk / 2);
                     right.extend(settled.right);
                     wrong += settled.wrong;
                 }
-                prop_assert!(leaps.times.iter().map(|time| time.heaps.len()).sum::<usize>() < TIMES * CONFIRMED);
+                prop_assert!(waiting.groups.iter().map(|group| group.heaps.len()).sum::<usize>() < TIMES * CONFIRMED);
             }
-            let settled = leaps.settle(true);
+            let settled = waiting.settle(true);
             right.extend(settled.right);
             prop_assert_eq!(right.len() + wrong + settled.wrong, heaps.len());
             right.sort_unstable();
