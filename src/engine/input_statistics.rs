@@ -8,13 +8,13 @@ use ground::{N_POL, Timestamp};
 use super::InputStatistics;
 use super::steer::Published;
 use crate::config::EngineConfig;
-use crate::memory::{FrozenChunk, is_looked_at};
+use crate::memory::{FrozenChunk, is_for_statistics};
 
 /// Cuts the input into periods as [`Periods`](super::statistics::Periods) does outputs, and takes
 /// statistics of received chunks on their way to the pipelines.
 ///
-/// One heap in [`HEAPS_PER_LOOK`](crate::memory::HEAPS_PER_LOOK) is unpacked, and the first one of
-/// each period. Where the CPU reads memory slowly, there are copies of the former alone.
+/// One heap in [`STATISTICS_EVERY`](crate::memory::STATISTICS_EVERY) is unpacked, and the first one
+/// of each period. Where the CPU reads memory slowly, there are copies of the former alone.
 #[derive(Debug)]
 pub(super) struct InputPeriods {
     /// Samples of a period.
@@ -56,7 +56,8 @@ impl InputPeriods {
         });
         current.end = start + samples;
         for heap in 0..chunk.layout().heaps {
-            if current.snapshot.iter().all(Vec::is_empty) || is_looked_at(first + heap as u64) {
+            if current.snapshot.iter().all(Vec::is_empty) || is_for_statistics(first + heap as u64)
+            {
                 let packed = [0, 1].map(|pol: usize| chunk.readable(pol, heap));
                 self.add_heaps(current, start + heap as u64 * self.heap_samples, packed);
             }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
     use crate::memory::stand_in::{BarStandIn, shut};
     use crate::memory::{
-        Chunk, ChunkAllocator, ChunkLayout, HEAPS_PER_LOOK, HostAllocator, Purpose,
+        Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose, STATISTICS_EVERY,
     };
 
     const HEAP: usize = 64;
@@ -160,9 +161,9 @@ mod tests {
     ) -> FrozenChunk {
         let layout = ChunkLayout::new(&config.recv, 0);
         let memory = BarStandIn.allocate(Purpose::ReceiveChunk, layout.bytes());
-        let copies = Chunk::kept_bytes(&layout);
+        let copies = Chunk::copies_bytes(&layout);
         let copies = HostAllocator::default().allocate(Purpose::ReceiveChunk, copies);
-        let chunk = Chunk::new(layout, 0, memory.unwrap()).keeping(copies.unwrap());
+        let chunk = Chunk::new(layout, 0, memory.unwrap()).with_copies(copies.unwrap());
         let chunk = filled(config, start, chunk, there);
         shut(&chunk);
         chunk
@@ -182,8 +183,10 @@ mod tests {
                 let samples = (first..first + HEAP as u64).map(|at| value(pol, at, bits.get()));
                 let payload = unpack::pack(samples, bits);
                 let slot = chunk.claim(pol, heap).unwrap();
-                let looked_at = is_looked_at(first / HEAP as u64);
-                let slot = if looked_at { slot.looked_at() } else { slot };
+                let slot = match is_for_statistics(first / HEAP as u64) {
+                    true => slot.copied_for_statistics(),
+                    false => slot,
+                };
                 slot.write(&payload, 0);
             }
         }
@@ -203,7 +206,7 @@ mod tests {
         for bits in 2..=16 {
             let config = config(bits, 1e6);
             let (mut periods, published) = periods(&config);
-            let start = HEAPS_PER_LOOK * HEAP as u64;
+            let start = STATISTICS_EVERY * HEAP as u64;
             periods.add(Timestamp(start), &chunk(&config, start, |_, _| true));
             assert_eq!(published.statistics().input(), None);
             periods.end();
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!(counts, [0, HEAP as u64]);
         // A later heap of both polarisations is a better snapshot.
         periods.add(Timestamp(256), &chunk(&config, 256, first));
-        let start = HEAPS_PER_LOOK * HEAP as u64;
+        let start = STATISTICS_EVERY * HEAP as u64;
         periods.add(Timestamp(start), &chunk(&config, start, |_, _| true));
         periods.end();
         let input = published.statistics().input().unwrap();
@@ -321,7 +324,7 @@ mod tests {
     fn the_first_heap_of_both_polarisations_stays_the_snapshot() {
         let config = config(8, 1e9);
         let (mut periods, published) = periods(&config);
-        for heap in [0, HEAPS_PER_LOOK, 2 * HEAPS_PER_LOOK] {
+        for heap in [0, STATISTICS_EVERY, 2 * STATISTICS_EVERY] {
             let start = heap * HEAP as u64;
             periods.add(Timestamp(start), &chunk(&config, start, |_, _| true));
         }

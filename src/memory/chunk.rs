@@ -7,7 +7,7 @@ use dsp::SampleBits;
 use ground::os::Region;
 use ground::{N_POL, Timestamp};
 
-use super::kept::{BEHIND_HEAP, KeptHeaps, KeptPlace};
+use super::copies::{BEHIND_HEAP, CopyPlace, StatisticsCopies};
 use super::sync::{AtomicBool, AtomicU8, AtomicU16, Ordering, spin_loop};
 use super::{ChunkMemory, MemoryKind, SampleView, Store};
 use crate::config::RecvConfig;
@@ -116,8 +116,8 @@ pub struct Chunk {
     presence: Box<[AtomicU8]>,
     /// Per (pol, heap): samples that the digitiser flagged as saturated.
     saturated: Box<[AtomicU16]>,
-    /// Copies of heaps that are looked at, if the CPU does not read `memory`.
-    kept: Option<KeptHeaps>,
+    /// Copies of heaps for statistics, if the CPU does not read `memory`.
+    copies: Option<StatisticsCopies>,
     frozen: AtomicBool,
 }
 
@@ -144,24 +144,25 @@ impl Chunk {
             memory,
             presence: (0..flags).map(|_| AtomicU8::new(ABSENT)).collect(),
             saturated: (0..flags).map(|_| AtomicU16::new(0)).collect(),
-            kept: None,
+            copies: None,
             frozen: AtomicBool::new(false),
         }
     }
 
-    /// Bytes of memory for [`keeping`](Self::keeping).
-    pub fn kept_bytes(layout: &ChunkLayout) -> usize {
-        KeptHeaps::bytes(layout)
+    /// Bytes of memory for [`with_copies`](Self::with_copies).
+    pub fn copies_bytes(layout: &ChunkLayout) -> usize {
+        StatisticsCopies::bytes(layout)
     }
 
-    /// Keeps copies of the heaps that are looked at, in `memory` of the host.
+    /// Keeps copies of the heaps that statistics take, in `memory` of the host.
     ///
     /// # Panics
     ///
-    /// If `memory` has less than [`kept_bytes`](Self::kept_bytes), or if the CPU does not read it.
-    pub fn keeping(self, memory: Box<dyn ChunkMemory>) -> Self {
-        let kept = Some(KeptHeaps::new(&self.layout, memory));
-        Self { kept, ..self }
+    /// If `memory` has less than [`copies_bytes`](Self::copies_bytes), or if the CPU does not read
+    /// it.
+    pub fn with_copies(self, memory: Box<dyn ChunkMemory>) -> Self {
+        let copies = Some(StatisticsCopies::new(&self.layout, memory));
+        Self { copies, ..self }
     }
 
     /// Sizes of the chunk.
@@ -193,7 +194,7 @@ impl Chunk {
                 index,
                 pol,
                 heap,
-                kept: None,
+                copy: None,
             })
     }
 
@@ -223,15 +224,15 @@ pub struct HeapSlot<'a> {
     pol: usize,
     heap: usize,
     /// Where a copy goes.
-    kept: Option<KeptPlace>,
+    copy: Option<CopyPlace>,
 }
 
 impl<'a> HeapSlot<'a> {
-    /// Has the payload copied, too, if the chunk keeps copies: the heap
-    /// [is looked at](super::is_looked_at).
-    pub fn looked_at(mut self) -> Self {
-        let kept = self.chunk.kept.as_ref();
-        self.kept = kept.and_then(|kept| kept.claim(self.pol, self.heap));
+    /// Has the payload copied, too, if the chunk keeps copies: statistics
+    /// [take the heap](super::is_for_statistics).
+    pub fn copied_for_statistics(mut self) -> Self {
+        let copies = self.chunk.copies.as_ref();
+        self.copy = copies.and_then(|copies| copies.claim(self.pol, self.heap));
         self
     }
 
@@ -287,8 +288,8 @@ impl<'a> HeapSlot<'a> {
             let next = next.unwrap_or(payload);
             memory.store().copy(place, payload, next.as_ptr());
         }
-        if let (Some(kept), Some(place)) = (&self.chunk.kept, &self.kept) {
-            kept.store(place, payload);
+        if let (Some(copies), Some(place)) = (&self.chunk.copies, &self.copy) {
+            copies.store(place, payload);
         }
         self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
         StoredHeap(self, PhantomData)
@@ -313,8 +314,8 @@ impl<'a> HeapSlot<'a> {
 
 impl Drop for HeapSlot<'_> {
     fn drop(&mut self) {
-        if let (Some(kept), Some(place)) = (&self.chunk.kept, &self.kept) {
-            kept.release(place);
+        if let (Some(copies), Some(place)) = (&self.chunk.copies, &self.copy) {
+            copies.release(place);
         }
         // Nothing was written: the bytes are of the chunk's earlier use, so the heap is absent.
         self.chunk.presence[self.index].store(ABSENT, Ordering::Release);
@@ -429,7 +430,7 @@ impl FrozenChunk {
             return None;
         }
         if !self.kind().is_host() {
-            return self.chunk.kept.as_ref()?.heap(pol, heap);
+            return self.chunk.copies.as_ref()?.heap(pol, heap);
         }
         let bytes = self.chunk.layout.heap_bytes;
         // There is padding behind the last heap.
@@ -486,8 +487,8 @@ impl FrozenChunk {
 
     /// Empties the chunk for its next use.
     pub fn recycle(self) {
-        if let Some(kept) = &self.chunk.kept {
-            kept.recycle();
+        if let Some(copies) = &self.chunk.copies {
+            copies.recycle();
         }
         for flag in &self.chunk.presence {
             flag.store(ABSENT, Ordering::Release);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dsp::SampleBits;
 
 use super::chunk::{Chunk, ChunkLayout, DeviceSamples, publish};
-use super::kept::BEHIND_HEAP;
+use super::copies::BEHIND_HEAP;
 use crate::config::RecvConfig;
 use crate::memory::{ChunkAllocator, ChunkMemory, HostAllocator, MemoryKind, Purpose, Store};
 

@@ -15,9 +15,9 @@
 mod chunk;
 #[cfg(test)]
 mod chunk_tests;
-mod kept;
+mod copies;
 #[cfg(test)]
-mod kept_tests;
+mod copies_tests;
 mod kind;
 mod mixed;
 mod output;
@@ -32,7 +32,7 @@ mod sync {
 }
 
 pub use chunk::{Chunk, ChunkLayout, DeviceSamples, FrozenChunk, HeapSlot, StoredHeap, publish};
-pub use kept::{HEAPS_PER_LOOK, is_looked_at};
+pub use copies::{STATISTICS_EVERY, is_for_statistics};
 pub use kind::{
     CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose,
 };

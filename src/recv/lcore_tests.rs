@@ -329,9 +329,9 @@ fn heaps_that_a_watermark_settles_are_counted() {
     assert_eq!(stats.placed(), 3);
 }
 
-/// What the engine looks at needs no memory that the CPU does not read.
+/// Statistics need no memory that the CPU does not read.
 #[test]
-fn heaps_that_are_looked_at_are_copied_from_their_packets() {
+fn heaps_for_statistics_are_copied_from_their_packets() {
     const HEAPS: usize = 8;
     for takes_statistics in [true, false] {
         let extras = ReceiveExtras {

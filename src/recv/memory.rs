@@ -112,7 +112,7 @@ impl ReceiveMemory {
         kinds
     }
 
-    /// Whether chunks, or some of them, keep copies of the heaps that are looked at.
+    /// Whether chunks, or some of them, keep copies of the heaps that statistics take.
     pub fn keeps_copies(&self) -> bool {
         self.keeps_copies
     }
@@ -189,8 +189,8 @@ pub fn receive_memory_with(
         let keeps_copies = extras.takes_statistics && !memory.kind().is_host();
         let chunk = Chunk::new(layout, number as BufferId, memory);
         Ok(Arc::new(if keeps_copies {
-            let copies = host.allocate(Purpose::ReceiveChunk, Chunk::kept_bytes(&layout))?;
-            chunk.keeping(copies)
+            let copies = host.allocate(Purpose::ReceiveChunk, Chunk::copies_bytes(&layout))?;
+            chunk.with_copies(copies)
         } else {
             chunk
         }))
@@ -286,12 +286,12 @@ mod tests {
         for buffer in 0..2 {
             let chunk = memory.chunk(buffer).clone();
             let slot = chunk.claim(1, 2).unwrap();
-            slot.looked_at().write(&heap, 0);
+            slot.copied_for_statistics().write(&heap, 0);
             let frozen = chunk.freeze().unwrap();
             if frozen.kind() == MemoryKind::Bar {
                 shut(&frozen);
             }
-            let readable = frozen.readable(1, 2).expect("it was looked at");
+            let readable = frozen.readable(1, 2).expect("it was copied");
             assert_eq!(readable[..80], heap, "{}", frozen.kind());
             assert_eq!(frozen.readable(1, 1), None);
         }

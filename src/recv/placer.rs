@@ -14,7 +14,7 @@ use super::memory::{ReceiveMemory, WindowOf};
 use super::waiting::{FAR, WaitingHeaps};
 use super::window::{END_OF_STREAM, LocatedChunk, WindowLane};
 use crate::config::RecvConfig;
-use crate::memory::{StoredHeap, is_looked_at, publish};
+use crate::memory::{StoredHeap, is_for_statistics, publish};
 use crate::net::FlowTable;
 use crate::net::frame::Datagram;
 
@@ -304,8 +304,8 @@ impl HeapPlacer {
         let mut slot = chunk
             .claim(heap.pol(), address.heap)
             .ok_or(DropCause::Duplicate)?;
-        if memory.keeps_copies() && is_looked_at(address.number(&self.recv)) {
-            slot = slot.looked_at();
+        if memory.keeps_copies() && is_for_statistics(address.number(&self.recv)) {
+            slot = slot.copied_for_statistics();
         }
         let payload = heap.payload();
         stored.push(slot.store_prefetching(payload, heap.saturated(), next));

@@ -9,8 +9,8 @@
 mod source;
 
 #[allow(dead_code, missing_docs)]
-#[path = "../../src/memory/kept.rs"]
-mod kept;
+#[path = "../../src/memory/copies.rs"]
+mod copies;
 
 mod sync {
     pub use loom::hint::spin_loop;
@@ -141,10 +141,10 @@ fn chunk() -> (Arc<Chunk>, Arc<Lines>) {
 }
 
 /// A chunk that keeps copies, and their memory.
-fn keeping() -> (Arc<Chunk>, Arc<Lines>) {
-    let copies = lines(Chunk::kept_bytes(&layout()));
+fn with_copies() -> (Arc<Chunk>, Arc<Lines>) {
+    let copies = lines(Chunk::copies_bytes(&layout()));
     let memory = Box::new(Memory(copies.clone(), MemoryKind::Host));
-    (Arc::new(self::memory().0.keeping(memory)), copies)
+    (Arc::new(self::memory().0.with_copies(memory)), copies)
 }
 
 /// The copy of heap 0 of a frozen chunk, if there is one.
@@ -254,13 +254,13 @@ fn what_is_given_up_does_not_overwrite_what_comes_next() {
 #[test]
 fn the_copy_of_a_heap_that_is_present_is_all_there() {
     loom::model(|| {
-        let (chunk, copies) = keeping();
+        let (chunk, copies) = with_copies();
         let rx = {
             let chunk = chunk.clone();
             thread::spawn(move || {
                 let stored = chunk
                     .claim(0, 0)
-                    .map(|slot| slot.looked_at().store(&[7; HEAP_BYTES], 0));
+                    .map(|slot| slot.copied_for_statistics().store(&[7; HEAP_BYTES], 0));
                 publish(&mut stored.into_iter().collect());
             })
         };
@@ -281,17 +281,17 @@ fn the_copy_of_a_heap_that_is_present_is_all_there() {
 fn copies_are_those_of_the_heap_that_is_present() {
     for other_heap in [0, 1] {
         loom::model(move || {
-            let (chunk, copies) = keeping();
+            let (chunk, copies) = with_copies();
             let other = {
                 let chunk = chunk.clone();
                 thread::spawn(move || {
                     let slot = chunk.claim(0, other_heap);
-                    drop(slot.map(|slot| slot.looked_at().store(&[1; HEAP_BYTES], 0)));
+                    drop(slot.map(|slot| slot.copied_for_statistics().store(&[1; HEAP_BYTES], 0)));
                 })
             };
             let mine = chunk
                 .claim(0, 0)
-                .map(|slot| slot.looked_at().store(&[3; HEAP_BYTES], 0));
+                .map(|slot| slot.copied_for_statistics().store(&[3; HEAP_BYTES], 0));
             let placed = mine.is_some();
             publish(&mut mine.into_iter().collect());
             other.join().unwrap();
@@ -303,7 +303,7 @@ fn copies_are_those_of_the_heap_that_is_present() {
             assert!(seen.is_some() || !placed || other_heap == 1);
             // The next heaps find room.
             frozen.recycle();
-            let slot = chunk.claim(0, 0).unwrap().looked_at();
+            let slot = chunk.claim(0, 0).unwrap().copied_for_statistics();
             slot.write(&[5; HEAP_BYTES], 0);
             let frozen = chunk.freeze().unwrap();
             assert_eq!(copy(&frozen, &copies), Some([5; HEAP_BYTES]));

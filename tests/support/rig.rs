@@ -19,8 +19,8 @@ use karoo::engine::{
 };
 use karoo::gpu::{Fft, KernelChoice, MemoryChoice, Tune};
 use karoo::memory::{
-    BAR_SHARE, ChunkAllocator, ChunkMemory, FrozenChunk, HEAPS_PER_LOOK, HostAllocator,
-    MemoryError, MemoryKind, Purpose, Store, is_looked_at,
+    BAR_SHARE, ChunkAllocator, ChunkMemory, FrozenChunk, HostAllocator, MemoryError, MemoryKind,
+    Purpose, STATISTICS_EVERY, Store, is_for_statistics,
 };
 use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowLane};
 use karoo::recv::{END_OF_STREAM, InputStats, ReceiveExtras, ReceiveMemory, receive_memory_with};
@@ -154,8 +154,8 @@ impl<'a> Feed<'a> {
                 let payload = pack(samples, config.sample_bits);
                 let mut slot = memory.chunk(buffer).claim(pol, heap as usize).unwrap();
                 // As rx lcores do.
-                if memory.keeps_copies() && is_looked_at(id * heaps + heap) {
-                    slot = slot.looked_at();
+                if memory.keeps_copies() && is_for_statistics(id * heaps + heap) {
+                    slot = slot.copied_for_statistics();
                 }
                 slot.write(&payload, (self.saturated)(pol, start));
             }
@@ -307,7 +307,7 @@ pub fn run_on(
     outcome
 }
 
-/// Runs an engine over heaps of which some are looked at, and holds its statistics of the input
+/// Runs an engine over heaps of which statistics take some, and holds its statistics of the input
 /// against their samples.
 pub fn check_input_statistics(compute: impl FnOnce(&EngineConfig) -> Option<Compute>) {
     let mut config = config(64, 4, 256);
@@ -323,9 +323,9 @@ pub fn check_input_statistics(compute: impl FnOnce(&EngineConfig) -> Option<Comp
         (x << 22 >> 22) / (1 + (t / heap % 7) as i32)
     };
     let heaps = config.recv.chunk_heaps() as u64;
-    let chunks = (2 * HEAPS_PER_LOOK + 1).div_ceil(heaps);
+    let chunks = (2 * STATISTICS_EVERY + 1).div_ceil(heaps);
     // One of them comes in one polarisation.
-    let present = |pol: usize, t: u64| pol == 1 || t / heap != HEAPS_PER_LOOK;
+    let present = |pol: usize, t: u64| pol == 1 || t / heap != STATISTICS_EVERY;
     let feed = Feed {
         present: &present,
         ..Feed::new(&samples, 0..chunks)
@@ -333,7 +333,7 @@ pub fn check_input_statistics(compute: impl FnOnce(&EngineConfig) -> Option<Comp
     let outcome = run_on(&config, compute, &feed, |_| (), |_, _| ());
     let got = outcome.input_statistics.expect("statistics of the input");
     for pol in 0..2 {
-        let numbers = (0..chunks * heaps).step_by(HEAPS_PER_LOOK as usize);
+        let numbers = (0..chunks * heaps).step_by(STATISTICS_EVERY as usize);
         let there = numbers.map(|n| n * heap).filter(|&t| present(pol, t));
         let mut expected = vec![0; 1024];
         for t in there.flat_map(|t| t..t + heap) {

@@ -1,23 +1,23 @@
-//! Copies of a few heaps of a chunk whose memory the CPU does not read.
+//! Copies of a few heaps, for statistics of a chunk whose memory the CPU does not read.
 //!
 //! A heap is copied from its packet, by the rx lcore that places it: one heap in
-//! [`HEAPS_PER_LOOK`], so that the copies cost that part of what placing costs. Each chunk has its
-//! own places for them, made before anything is received. No lock and no protocol of its own are
-//! needed: who claimed the heap writes the copy, the heap's flag publishes both, and who freezes
-//! the chunk reads both.
+//! [`STATISTICS_EVERY`], so that the copies cost that part of what placing costs. Each chunk has
+//! its own places for them, made before anything is received. No lock and no protocol of its own
+//! are needed: who claimed the heap writes the copy, the heap's flag publishes both, and who
+//! freezes the chunk reads both.
 
 use ground::N_POL;
 
 use super::sync::{AtomicU32, Ordering};
 use super::{ChunkLayout, ChunkMemory};
 
-/// One heap in this many is looked at. A prime number, so that nothing periodic in the signal or in
-/// the chunks keeps step with it.
-pub const HEAPS_PER_LOOK: u64 = 257;
+/// Statistics of the input take one heap in this many. A prime number, so that nothing periodic in
+/// the signal or in the chunks keeps step with it.
+pub const STATISTICS_EVERY: u64 = 257;
 
-/// Whether a heap is looked at, by its number since the digitisers' sync time.
-pub fn is_looked_at(number: u64) -> bool {
-    number.is_multiple_of(HEAPS_PER_LOOK)
+/// Whether statistics take a heap, by its number since the digitisers' sync time.
+pub fn is_for_statistics(number: u64) -> bool {
+    number.is_multiple_of(STATISTICS_EVERY)
 }
 
 /// Bytes behind a heap that may be read with it.
@@ -25,7 +25,7 @@ pub const BEHIND_HEAP: usize = 4;
 
 /// The copies of one chunk.
 #[derive(Debug)]
-pub(super) struct KeptHeaps {
+pub(super) struct StatisticsCopies {
     memory: Box<dyn ChunkMemory>,
     heap_bytes: usize,
     /// Bytes from one copy to the next.
@@ -36,14 +36,14 @@ pub(super) struct KeptHeaps {
     owners: Box<[AtomicU32]>,
 }
 
-impl KeptHeaps {
+impl StatisticsCopies {
     /// Bytes of memory that the copies of a chunk need.
     pub fn bytes(layout: &ChunkLayout) -> usize {
         N_POL * Self::places(layout) * Self::stride(layout)
     }
 
     fn places(layout: &ChunkLayout) -> usize {
-        layout.heaps.div_ceil(HEAPS_PER_LOOK as usize)
+        layout.heaps.div_ceil(STATISTICS_EVERY as usize)
     }
 
     fn stride(layout: &ChunkLayout) -> usize {
@@ -70,9 +70,9 @@ impl KeptHeaps {
         }
     }
 
-    /// The place of a heap. Those that are looked at have one each; others share them.
+    /// The place of a heap. Those that statistics take have one each; others share them.
     fn place(&self, pol: usize, heap: usize) -> usize {
-        pol * self.places + heap / HEAPS_PER_LOOK as usize
+        pol * self.places + heap / STATISTICS_EVERY as usize
     }
 
     fn at(&self, place: usize) -> *mut u8 {
@@ -83,12 +83,12 @@ impl KeptHeaps {
 
     /// Takes the place of a heap for whoever has claimed the heap. `None` if another heap's copy is
     /// there.
-    pub fn claim(&self, pol: usize, heap: usize) -> Option<KeptPlace> {
+    pub fn claim(&self, pol: usize, heap: usize) -> Option<CopyPlace> {
         let place = self.place(pol, heap);
         let owner = &self.owners[place];
         let claimed =
             owner.compare_exchange(0, heap as u32 + 1, Ordering::Acquire, Ordering::Relaxed);
-        claimed.ok().map(|_| KeptPlace(place))
+        claimed.ok().map(|_| CopyPlace(place))
     }
 
     /// Copies a heap to the place that was claimed for it.
@@ -96,9 +96,9 @@ impl KeptHeaps {
     /// # Panics
     ///
     /// If `payload` is not exactly one heap.
-    pub fn store(&self, place: &KeptPlace, payload: &[u8]) {
+    pub fn store(&self, place: &CopyPlace, payload: &[u8]) {
         assert_eq!(payload.len(), self.heap_bytes);
-        // SAFETY: the place has room for a heap and belongs to whoever has the `KeptPlace`; it is
+        // SAFETY: the place has room for a heap and belongs to whoever has the `CopyPlace`; it is
         // read of frozen chunks alone, whose claims are over.
         unsafe {
             let place = self.at(place.0);
@@ -107,7 +107,7 @@ impl KeptHeaps {
     }
 
     /// Gives a place back whose heap stays absent, behind a fence.
-    pub fn release(&self, place: &KeptPlace) {
+    pub fn release(&self, place: &CopyPlace) {
         self.owners[place.0].store(0, Ordering::Release);
     }
 
@@ -131,4 +131,4 @@ impl KeptHeaps {
 
 /// The right to write one copy.
 #[derive(Debug)]
-pub(super) struct KeptPlace(usize);
+pub(super) struct CopyPlace(usize);

@@ -3,12 +3,12 @@
 use dsp::SampleBits;
 use ground::N_POL;
 
-use super::kept::{BEHIND_HEAP, HEAPS_PER_LOOK, KeptHeaps};
+use super::copies::{BEHIND_HEAP, STATISTICS_EVERY, StatisticsCopies};
 use super::{ChunkAllocator, ChunkLayout, HostAllocator, Purpose};
 use crate::config::RecvConfig;
 
-/// Heaps of which three of each polarisation are looked at.
-const HEAPS: usize = 2 * HEAPS_PER_LOOK as usize + 1;
+/// Heaps of which statistics take three of each polarisation.
+const HEAPS: usize = 2 * STATISTICS_EVERY as usize + 1;
 
 #[test]
 fn copies_lie_apart_with_room_behind_each() {
@@ -20,18 +20,18 @@ fn copies_lie_apart_with_room_behind_each() {
     };
     let layout = ChunkLayout::new(&config, 0);
     // Heaps of 640 bytes, and the next multiple of lines of 64 behind the bytes behind.
-    assert_eq!(KeptHeaps::bytes(&layout), 2 * 3 * 704);
+    assert_eq!(StatisticsCopies::bytes(&layout), 2 * 3 * 704);
     let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, 2 * 3 * 704);
-    let kept = KeptHeaps::new(&layout, memory.unwrap());
+    let copies = StatisticsCopies::new(&layout, memory.unwrap());
     let places: Vec<_> = (0..N_POL)
         .flat_map(|pol| [0, 257, 514].map(|heap| (pol, heap)))
         .collect();
     for (value, &(pol, heap)) in places.iter().enumerate() {
-        let place = kept.claim(pol, heap).unwrap();
-        kept.store(&place, &[value as u8 + 1; 640]);
+        let place = copies.claim(pol, heap).unwrap();
+        copies.store(&place, &[value as u8 + 1; 640]);
     }
     for (value, &(pol, heap)) in places.iter().enumerate() {
-        let (copy, behind) = kept.heap(pol, heap).unwrap().split_at(640);
+        let (copy, behind) = copies.heap(pol, heap).unwrap().split_at(640);
         assert_eq!(copy, [value as u8 + 1; 640]);
         assert_eq!(behind, [0; BEHIND_HEAP]);
     }
