@@ -28,7 +28,7 @@ pub struct RxStage {
     pub queue: RxQueue,
     /// Destinations that are ours, where nothing before the queue sees to that.
     pub ours: Option<FlowTable>,
-    /// How its lcore is told what not to wait for, and when to end.
+    /// Watermarks for its lcore, which also end it.
     pub watermarks: Arc<ArrayQueue<Watermark>>,
 }
 

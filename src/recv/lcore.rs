@@ -26,10 +26,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// to end, or that others have had heaps.
 const SLEEP: Duration = Duration::from_millis(50);
 
-/// Word from the source of a replay: once a queue has had `after` frames, no frame of a chunk below
-/// `floor` will be waited for on it.
+/// Tells an rx lcore: once its queue has had `after` frames, it gives up the chunks below `floor`.
 ///
-/// It stands in for time, which moves on for a live receiver even when a queue is silent.
+/// The source of a replay sends watermarks in place of time, which goes on in a live engine even
+/// when a queue is silent. [`STOP`](Self::STOP) ends any lcore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermark {
     /// Frames given to the queue before this.
@@ -69,7 +69,7 @@ pub struct RxParts {
     pub memory: Arc<ReceiveMemory>,
     /// Number of the lcore among those that fill the chunks.
     pub lane: usize,
-    /// What the lcore is not to wait for. It ends at a floor of [`END_OF_STREAM`].
+    /// Watermarks for the lcore. One with a floor of [`END_OF_STREAM`] ends it.
     pub watermarks: Arc<ArrayQueue<Watermark>>,
     /// Its counters.
     pub stats: Arc<RxStats>,
