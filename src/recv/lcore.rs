@@ -1,26 +1,20 @@
 //! The loop of one rx lcore: one (port, queue) into chunks.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
-use dpdk::{BURST, MbufBatch, RxQueue};
+use dpdk::{MbufBatch, RxQueue};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Bell, Idle, IdlePolicy, StopFlag};
 
 use super::address::EpochHint;
 use super::cause::RxStats;
-use super::memory::{ReceiveMemory, WindowOf};
-use super::placer::{HeapPlacer, RxMode};
-use super::waiting::WaitingHeaps;
-use super::window::{END_OF_STREAM, WindowLane};
+use super::memory::ReceiveMemory;
+use super::placer::{Burst, HeapPlacer, RxMode};
+use super::window::END_OF_STREAM;
 use crate::config::RecvConfig;
-use crate::memory::{StoredHeap, publish};
 use crate::net::FlowTable;
-
-/// After this long without a heap, an lcore that the engine left behind counts as silent. Late
-/// packets arrive well before: NIC queues hold milliseconds.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// How long an lcore of a silent queue sleeps if nothing comes: how late it may notice that it is
 /// to end, or that others have had heaps.
@@ -96,41 +90,32 @@ pub struct RxLcore {
 impl RxLcore {
     /// An lcore that is made of `parts`.
     pub fn new(config: RxConfig, parts: RxParts) -> Self {
-        let window = WindowOf(parts.memory.clone());
-        let placer = HeapPlacer {
-            lane: WindowLane::new(window, parts.lane),
-            memory: parts.memory,
-            recv: config.recv,
-            mode: config.mode,
-            epoch: config.epoch,
-            ours: config.ours,
-            stats: parts.stats,
-            bell: parts.bell,
-            abort: parts.abort,
-            idle: Idle::new(config.idle),
-            newest: None,
-            waiting: WaitingHeaps::default(),
-            last_waiting: Instant::now(),
-            patient_until: None,
-            dropped_until: 0,
-            left_behind: None,
-            silence: SILENCE,
-        };
+        let idle = Idle::new(config.idle);
+        let RxParts {
+            queue,
+            memory,
+            lane,
+            watermarks,
+            stats,
+            bell,
+            abort,
+        } = parts;
+        let placer = HeapPlacer::new(config, memory, lane, stats, bell, abort);
         Self {
-            queue: parts.queue,
+            queue,
             foremost: placer.lane.foremost(),
             placer,
-            watermarks: parts.watermarks,
+            watermarks,
             watermark: None,
             frames: 0,
-            idle: Idle::new(config.idle),
+            idle,
         }
     }
 
     /// Runs until the stream ends or the engine aborts.
     pub fn run(mut self, timer: &mut PhaseTimer) {
         let memory = self.placer.memory.clone();
-        let mut stored = Vec::with_capacity(BURST);
+        let mut burst = Burst::new(&memory);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut floor = self.placer.lane.floor();
         while !self.placer.abort.is_set() {
@@ -141,11 +126,11 @@ impl RxLcore {
             // Taken after the burst: a watermark is published before the frames that follow it.
             self.watermark = self.watermark.or_else(|| self.next_watermark());
             if received == 0 && self.due_watermark().is_none() {
-                self.go_without_packets(follow, &memory, &mut stored, timer);
+                self.go_without_packets(follow, &mut burst, timer);
                 continue;
             }
             timer.mark(Phase::WaitInput);
-            let placed = self.place_burst(&batch, &memory, &mut stored, timer);
+            let placed = self.place_burst(&batch, &mut burst, timer);
             self.placer.stats.note_burst(received as u64, placed as u64);
             // A chunk may be complete now: the engine and tx lcores may sleep until then.
             let raised = self.placer.lane.floor() > floor;
@@ -167,18 +152,17 @@ impl RxLcore {
     /// A turn in which nothing came: gives up the chunks below `follow`, places heaps that have
     /// waited for long enough, and naps.
     #[inline]
-    fn go_without_packets<'m>(
+    fn go_without_packets(
         &mut self,
         follow: Option<u64>,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) {
         if let Some(floor) = follow {
             self.placer.lane.follow(floor);
         }
         if self.placer.has_waited() {
-            self.settle(memory, stored, timer);
+            self.settle(burst, timer);
         }
         self.idle.wait();
     }
@@ -186,30 +170,28 @@ impl RxLcore {
     /// Places and publishes the heaps of a burst, and heeds the watermarks between its packets and
     /// behind them. Returns how many heaps were placed.
     #[inline]
-    fn place_burst<'m>(
+    fn place_burst(
         &mut self,
         batch: &MbufBatch,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
-        self.placer.lane.begin();
+        self.placer.begin_burst();
         let mut placed = 0;
         for (i, mbuf) in batch.iter().enumerate() {
-            placed += self.heed_watermarks(false, memory, stored, timer);
+            placed += self.heed_watermarks(false, burst, timer);
             let next = batch.as_slice().get(i + 1);
             if let Some(next) = next {
                 next.prefetch();
             }
             self.frames += 1;
-            match self.placer.place(mbuf, next, memory, stored, timer) {
+            match self.placer.place(mbuf, next, burst, timer) {
                 Ok(heaps) => placed += heaps,
                 Err(cause) => self.placer.stats.note_drop(cause),
             }
         }
-        placed += self.heed_watermarks(true, memory, stored, timer);
-        publish(stored);
-        self.placer.lane.end();
+        placed += self.heed_watermarks(true, burst, timer);
+        self.placer.end_burst(burst);
         placed
     }
 
@@ -217,17 +199,16 @@ impl RxLcore {
     /// [`Watermark::STOP`] only `behind_burst`. Inside a burst only. Returns how many heaps were
     /// placed that had waited for that.
     #[inline]
-    fn heed_watermarks<'m>(
+    fn heed_watermarks(
         &mut self,
         behind_burst: bool,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
         let is_heeded = |mark: &Watermark| behind_burst || *mark != Watermark::STOP;
         let mut placed = 0;
         while let Some(mark) = self.due_watermark().filter(is_heeded) {
-            placed += self.placer.settle(Some(mark.floor), memory, stored, timer);
+            placed += self.placer.settle(Some(mark.floor), burst, timer);
             self.placer.lane.raise(mark.floor);
             self.watermark = self.next_watermark();
         }
@@ -242,16 +223,10 @@ impl RxLcore {
 
     /// Places heaps that waited for others of their time, in a burst of their own.
     #[cold]
-    fn settle<'m>(
-        &mut self,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
-        timer: &mut PhaseTimer,
-    ) {
-        self.placer.lane.begin();
-        let placed = self.placer.settle(None, memory, stored, timer);
-        publish(stored);
-        self.placer.lane.end();
+    fn settle(&mut self, burst: &mut Burst<'_>, timer: &mut PhaseTimer) {
+        self.placer.begin_burst();
+        let placed = self.placer.settle(None, burst, timer);
+        self.placer.end_burst(burst);
         self.placer.stats.note_burst(0, placed as u64);
         self.placer.bell.ring();
     }

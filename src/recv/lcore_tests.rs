@@ -12,9 +12,10 @@ use spead::{DigitiserHeap, DigitiserRepr};
 
 use super::super::address::HeapAddress;
 use super::super::cause::DropCause;
+use super::super::memory::WindowOf;
 use super::super::placer::LAG;
 use super::super::waiting::CONFIRMED;
-use super::super::window::LocatedChunk;
+use super::super::window::{LocatedChunk, WindowLane};
 use super::*;
 use crate::memory::HostAllocator;
 use crate::memory::stand_in::{BarStandIn, shut};
@@ -163,11 +164,10 @@ fn run(lcore: RxLcore) {
 /// A burst of one datagram: how many heaps of it were placed, and published.
 fn burst(placer: &mut HeapPlacer, mbuf: &Mbuf, timer: &mut PhaseTimer) -> Result<usize, DropCause> {
     let memory = placer.memory.clone();
-    let mut stored = Vec::new();
-    placer.lane.begin();
-    let outcome = placer.place(mbuf, None, &memory, &mut stored, timer);
-    publish(&mut stored);
-    placer.lane.end();
+    let mut burst = Burst::new(&memory);
+    placer.begin_burst();
+    let outcome = placer.place(mbuf, None, &mut burst, timer);
+    placer.end_burst(&mut burst);
     outcome
 }
 

@@ -60,9 +60,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
         heap(&pool, 256 * (later % CHUNKS - 1000)),
         PhaseTimer::start(PhaseTimes::new("rx", None)),
     );
-    placer.lane.begin();
-    let outcome = placer.place(&mbuf, None, &memory, &mut Vec::new(), &mut clock);
-    placer.lane.end();
+    let outcome = burst(&mut placer, &mbuf, &mut clock);
     assert_eq!(outcome, Err(DropCause::TooOld));
 }
 
@@ -95,9 +93,10 @@ fn what_is_not_waited_for_tells_the_time() {
     assert_eq!(taken_for(&mut placer, &pool, 1 << 30), None);
     assert_eq!(taken_for(&mut placer, &pool, 1000), None);
     let mut settle = |placer: &mut HeapPlacer, floor| {
-        placer.lane.begin();
-        placer.settle(Some(floor), &memory, &mut Vec::new(), &mut clock);
-        placer.lane.end();
+        let mut burst = Burst::new(&memory);
+        placer.begin_burst();
+        placer.settle(Some(floor), &mut burst, &mut clock);
+        placer.end_burst(&mut burst);
         (placer.newest, placer.stats.drops(DropCause::StrayTime))
     };
     assert_eq!(settle(&mut placer, 1002), (Some(1000), 0));

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpdk::Mbuf;
+use dpdk::{BURST, Mbuf};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Bell, Idle, StopFlag, Timestamp};
 use spead::DigitiserHeap;
 
 use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
+use super::lcore::RxConfig;
 use super::memory::{ReceiveMemory, WindowOf};
 use super::waiting::{FAR, WaitingHeaps};
 use super::window::{END_OF_STREAM, LocatedChunk, WindowLane};
@@ -36,11 +37,29 @@ pub enum RxMode {
 /// not cost heaps that the queue can hold.
 const WINDOW_PATIENCE: Duration = Duration::from_secs(2);
 
+/// After this long without a heap, an lcore that the engine left behind counts as silent. Late
+/// packets arrive well before: NIC queues hold milliseconds.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// Chunks that a silent lcore stays behind the foremost one.
 pub(super) const LAG: u64 = 1;
 
 /// A heap that waits for others of its time: where it belongs, and the datagram's payload.
 type WaitingHeap = (HeapAddress, Box<[u8]>);
+
+/// Heaps that are stored in their chunks, until they are published together.
+pub(super) struct Burst<'m> {
+    memory: &'m ReceiveMemory,
+    stored: Vec<StoredHeap<'m>>,
+}
+
+impl<'m> Burst<'m> {
+    /// No heaps yet, for chunks of `memory`.
+    pub(super) fn new(memory: &'m ReceiveMemory) -> Self {
+        let stored = Vec::with_capacity(BURST);
+        Self { memory, stored }
+    }
+}
 
 /// Puts one datagram at a time where it belongs.
 pub(super) struct HeapPlacer {
@@ -53,6 +72,8 @@ pub(super) struct HeapPlacer {
     pub(super) stats: Arc<RxStats>,
     pub(super) bell: Arc<Bell>,
     pub(super) abort: StopFlag,
+    /// How to wait for the window. The lcore's own [`Idle`] tells how long no heap has come, which
+    /// this does not change.
     pub(super) idle: Idle,
     /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector
     /// raises it before it moves the window.
@@ -74,6 +95,49 @@ pub(super) struct HeapPlacer {
 }
 
 impl HeapPlacer {
+    /// The placer of lane `lane` of `memory`, before its first heap.
+    pub(super) fn new(
+        config: RxConfig,
+        memory: Arc<ReceiveMemory>,
+        lane: usize,
+        stats: Arc<RxStats>,
+        bell: Arc<Bell>,
+        abort: StopFlag,
+    ) -> Self {
+        Self {
+            lane: WindowLane::new(WindowOf(memory.clone()), lane),
+            memory,
+            recv: config.recv,
+            mode: config.mode,
+            epoch: config.epoch,
+            ours: config.ours,
+            stats,
+            bell,
+            abort,
+            idle: Idle::new(config.idle),
+            newest: None,
+            waiting: WaitingHeaps::default(),
+            last_waiting: Instant::now(),
+            patient_until: None,
+            dropped_until: 0,
+            left_behind: None,
+            silence: SILENCE,
+        }
+    }
+
+    /// Begins a burst: until its end, the collector does not raise this lane.
+    #[inline]
+    pub(super) fn begin_burst(&mut self) {
+        self.lane.begin();
+    }
+
+    /// Ends a burst: publishes its heaps, and then this lane's floor.
+    #[inline]
+    pub(super) fn end_burst(&mut self, burst: &mut Burst<'_>) {
+        publish(&mut burst.stored);
+        self.lane.end();
+    }
+
     /// Which chunks an lcore that gets no heaps gives up, if its queue is found empty after this.
     /// Else each chunk would wait for it as long as for one that has lost its CPU, and take the
     /// memory that is meant for that.
@@ -113,16 +177,16 @@ impl HeapPlacer {
         }
     }
 
-    /// Places the heap of one datagram. While its payload is stored, the CPU prefetches the bytes
-    /// of the `next` datagram at the same offset, where its payload will be. Returns how many heaps
-    /// were placed: none while the heap waits for others of its time, then all of these.
+    /// Places the heap of one datagram. Inside a burst only. While its payload is stored, the CPU
+    /// prefetches the bytes of the `next` datagram at the same offset, where its payload will be.
+    /// Returns how many heaps were placed: none while the heap waits for others of its time, then
+    /// all of these.
     #[inline]
-    pub(super) fn place<'m>(
+    pub(super) fn place(
         &mut self,
         mbuf: &Mbuf,
         next: Option<&Mbuf>,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> Result<usize, DropCause> {
         if mbuf.has_bad_checksum() {
@@ -148,7 +212,7 @@ impl HeapPlacer {
                 Some(now) => address = HeapAddress::of(&self.recv, now, &heap)?,
                 None => {
                     let heap = (address, datagram.payload().into());
-                    return Ok(self.wait_for_others(heap, memory, stored, timer));
+                    return Ok(self.wait_for_others(heap, burst, timer));
                 }
             }
         }
@@ -157,10 +221,10 @@ impl HeapPlacer {
         if !self.waiting.is_empty() && address.chunk >= self.lane.floor() {
             let settled = self.waiting.note_present(address.chunk);
             self.note_stray(settled.wrong);
-            let placed = self.store_waiting(settled.right, memory, stored, timer);
+            let placed = self.store_waiting(settled.right, burst, timer);
             self.stats.note_burst(0, placed as u64);
         }
-        self.store(address, &heap, next, memory, stored, timer)?;
+        self.store(address, &heap, next, burst, timer)?;
         Ok(1)
     }
 
@@ -190,11 +254,10 @@ impl HeapPlacer {
 
     /// Has a heap wait until others of its time have come. Then all of these are placed.
     #[cold]
-    fn wait_for_others<'m>(
+    fn wait_for_others(
         &mut self,
         heap: WaitingHeap,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
         let chunk = heap.0.chunk;
@@ -207,7 +270,7 @@ impl HeapPlacer {
         self.last_waiting = Instant::now();
         let settled = self.waiting.add(chunk, heap);
         self.note_stray(settled.wrong);
-        self.store_waiting(settled.right, memory, stored, timer)
+        self.store_waiting(settled.right, burst, timer)
     }
 
     /// Whether heaps wait in a live engine, and none has joined them for a while. What a replay
@@ -222,11 +285,10 @@ impl HeapPlacer {
     /// At the end of the stream, and without a floor because nothing comes, it places the heaps
     /// that agree with others; at the end also the only one that waits, if this lcore had no heap.
     /// Returns how many were placed.
-    pub(super) fn settle<'m>(
+    pub(super) fn settle(
         &mut self,
         floor: Option<u64>,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
         if self.waiting.is_empty() {
@@ -237,22 +299,20 @@ impl HeapPlacer {
             end => self.waiting.settle(end.is_some() && self.newest.is_none()),
         };
         self.note_stray(settled.wrong);
-        self.store_waiting(settled.right, memory, stored, timer)
+        self.store_waiting(settled.right, burst, timer)
     }
 
     #[cold]
-    fn store_waiting<'m>(
+    fn store_waiting(
         &mut self,
         heaps: Vec<WaitingHeap>,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
         let mut placed = 0;
         for (address, payload) in heaps {
             let heap = DigitiserHeap::new_checked(&payload).map_err(|error| (&error).into());
-            let heap =
-                heap.and_then(|heap| self.store(address, &heap, None, memory, stored, timer));
+            let heap = heap.and_then(|heap| self.store(address, &heap, None, burst, timer));
             match heap {
                 Ok(()) => placed += 1,
                 Err(cause) => self.stats.note_drop(cause),
@@ -268,16 +328,15 @@ impl HeapPlacer {
 
     /// Stores a heap in its chunk, if that is there.
     #[inline]
-    fn store<'m>(
+    fn store(
         &mut self,
         mut address: HeapAddress,
         heap: &DigitiserHeap<'_>,
         next: Option<&[u8]>,
-        memory: &'m ReceiveMemory,
-        stored: &mut Vec<StoredHeap<'m>>,
+        burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> Result<(), DropCause> {
-        let mut located = self.locate(address.chunk, stored, timer);
+        let mut located = self.locate(address.chunk, burst, timer);
         if located == LocatedChunk::TooOld
             && let Some(now) = self.host_time(heap)
         {
@@ -286,11 +345,11 @@ impl HeapPlacer {
             let later = HeapAddress::of(&self.recv, now, heap)?;
             if later.chunk > address.chunk {
                 address = later;
-                located = self.locate(address.chunk, stored, timer);
+                located = self.locate(address.chunk, burst, timer);
             }
         }
         let chunk = match located {
-            LocatedChunk::Buffer(buffer) => memory.chunk(buffer),
+            LocatedChunk::Buffer(buffer) => burst.memory.chunk(buffer),
             LocatedChunk::TooOld => {
                 let newest = self.newest_of_all().unwrap_or(0);
                 let chunks = newest.saturating_sub(address.chunk);
@@ -304,10 +363,11 @@ impl HeapPlacer {
         let mut slot = chunk
             .claim(heap.pol(), address.heap)
             .ok_or(DropCause::Duplicate)?;
-        if memory.keeps_copies() && is_for_statistics(address.number(&self.recv)) {
+        if burst.memory.keeps_copies() && is_for_statistics(address.number(&self.recv)) {
             slot = slot.copied_for_statistics();
         }
         let payload = heap.payload();
+        let stored = &mut burst.stored;
         stored.push(slot.store_prefetching(payload, heap.saturated(), next));
         Ok(())
     }
@@ -340,12 +400,7 @@ impl HeapPlacer {
     }
 
     #[inline]
-    fn locate(
-        &mut self,
-        id: u64,
-        stored: &mut Vec<StoredHeap<'_>>,
-        timer: &mut PhaseTimer,
-    ) -> LocatedChunk {
+    fn locate(&mut self, id: u64, burst: &mut Burst<'_>, timer: &mut PhaseTimer) -> LocatedChunk {
         if id >= self.newest.unwrap_or(0) + self.memory.window().slots() as u64 {
             self.patient_until = Some(Instant::now() + WINDOW_PATIENCE);
         }
@@ -362,15 +417,14 @@ impl HeapPlacer {
                 return located;
             }
             // Between bursts, so that the collector sees the new floor and can free chunks.
-            publish(stored);
-            self.lane.end();
+            self.end_burst(burst);
             // Who moves the window may be asleep.
             self.bell.ring();
             timer.turn();
             timer.mark(Phase::Work);
             self.idle.wait();
             timer.mark(Phase::WaitOutput);
-            self.lane.begin();
+            self.begin_burst();
             if self.abort.is_set() {
                 return located;
             }
