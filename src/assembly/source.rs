@@ -8,16 +8,10 @@ use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, Mbuf, MbufBatch, MbufPool, RingSender};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, Timestamp};
-use spead::DigitiserHeap;
 
 use crate::config::RecvConfig;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
-use crate::recv::{
-    DropCause, END_OF_STREAM, FAR, HeapAddress, RxStats, WaitingHeaps, Watermark, floor_after,
-};
-
-/// Chunks that a silent queue may still fill behind the newest one.
-const MAX_LAG: u64 = 2;
+use crate::recv::{DropCause, END_OF_STREAM, LaneMirror, RxStats, Watermark};
 
 /// One rx queue from the source's side.
 pub struct CaptureFeed {
@@ -25,19 +19,7 @@ pub struct CaptureFeed {
     watermarks: Arc<ArrayQueue<Watermark>>,
     batch: MbufBatch,
     frames: u64,
-    lcore: LcoreTime,
-}
-
-/// What a queue's lcore knows of time once it has seen all frames so far, by its own rules
-/// ([`recv::HeapPlacer`](crate::recv)).
-#[derive(Debug, Default)]
-struct LcoreTime {
-    /// Newest chunk that it had a heap of.
-    newest: Option<u64>,
-    /// First chunk that it still fills; 0 before there is any.
-    floor: u64,
-    /// Heaps far ahead, of which it waits for more.
-    waiting: WaitingHeaps<u64>,
+    lane: LaneMirror,
 }
 
 impl CaptureFeed {
@@ -48,38 +30,8 @@ impl CaptureFeed {
             watermarks,
             batch: MbufBatch::new(),
             frames: 0,
-            lcore: LcoreTime::default(),
+            lane: LaneMirror::default(),
         }
-    }
-}
-
-impl LcoreTime {
-    /// A heap of chunk `id` comes. Returns the newest chunk that it tells of.
-    fn note(&mut self, id: u64) -> Option<u64> {
-        let told = Some(self.floor).filter(|&floor| floor > 0);
-        let newest = self.newest.max(told);
-        let right = if newest.is_none_or(|newest| id >= newest + FAR) {
-            self.waiting.add(id, id).right.into_iter().max()?
-        } else {
-            let kept = self.waiting.note_present(id).right;
-            kept.into_iter().max().unwrap_or(id).max(id)
-        };
-        self.have(right);
-        Some(right)
-    }
-
-    /// Chunks below `floor` are waited for no more, behind all frames so far.
-    fn raise(&mut self, floor: u64) {
-        self.floor = floor;
-        let right = self.waiting.note_present(floor).right;
-        if let Some(newest) = right.into_iter().max() {
-            self.have(newest);
-        }
-    }
-
-    fn have(&mut self, newest: u64) {
-        self.newest = self.newest.max(Some(newest));
-        self.floor = self.floor.max(floor_after(newest));
     }
 }
 
@@ -161,8 +113,7 @@ impl SourceLcore {
                 }
             }
             let feed = &mut feeds.feeds[queue.0];
-            let id = chunk_id(&self.recv, self.first, feed.lcore.floor, payload);
-            if let Some(id) = id.and_then(|id| feed.lcore.note(id)) {
+            if let Some(id) = feed.lane.take(&self.recv, self.first, payload) {
                 newest = newest.max(id);
                 feeds.move_silent(newest, timer);
             }
@@ -185,18 +136,6 @@ impl SourceLcore {
         }
         Ok(notes)
     }
-}
-
-/// Chunk that a heap will be placed in by an lcore with this floor, or, if it is 0, with this
-/// `first`, by the receiver's own rules; `None` if it will be dropped.
-fn chunk_id(recv: &RecvConfig, first: Timestamp, floor: u64, payload: &[u8]) -> Option<u64> {
-    let heap = DigitiserHeap::new_checked(payload).ok()?;
-    let near = match floor {
-        0 => first,
-        floor => Timestamp(floor.saturating_mul(recv.chunk_samples as u64)),
-    };
-    let place = HeapAddress::of(recv, near, &heap).ok()?;
-    (place.chunk >= floor).then_some(place.chunk)
 }
 
 /// All queues, and how to wait for them.
@@ -258,9 +197,8 @@ impl Feeds {
     /// Tells queues that are too far behind the newest chunk to go on without waiting for more.
     fn move_silent(&mut self, newest: u64, timer: &mut PhaseTimer) {
         for queue in 0..self.feeds.len() {
-            if self.feeds[queue].lcore.floor + MAX_LAG < floor_after(newest) {
-                self.feeds[queue].lcore.raise(newest - MAX_LAG);
-                self.watermark(queue, newest - MAX_LAG, timer);
+            if let Some(floor) = self.feeds[queue].lane.follow(newest) {
+                self.watermark(queue, floor, timer);
             }
         }
     }
@@ -275,36 +213,5 @@ impl Feeds {
             self.wait(timer);
         }
         self.flush(queue, timer);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::recv::CONFIRMED;
-
-    /// What the source does not see, no window is moved for: its lcore would wait for ever.
-    #[test]
-    fn a_heap_is_far_ahead_of_the_newest_and_not_of_the_floor() {
-        let mut lcore = LcoreTime::default();
-        for heap in 1..=CONFIRMED {
-            let told = lcore.note(1000);
-            assert_eq!(told, (heap == CONFIRMED).then_some(1000));
-        }
-        assert_eq!(lcore.floor, floor_after(1000));
-        assert_eq!(lcore.note(1000 + FAR - 1), Some(1000 + FAR - 1));
-        assert_eq!(lcore.note(1000 + 2 * FAR - 1), None);
-    }
-
-    /// A heap that waits is right when the time of the others comes near it.
-    #[test]
-    fn what_waits_is_placed_when_the_floor_comes_near() {
-        let mut lcore = LcoreTime::default();
-        for _ in 0..CONFIRMED {
-            lcore.note(1000);
-        }
-        assert_eq!(lcore.note(3000), None);
-        lcore.raise(2900);
-        assert_eq!((lcore.newest, lcore.floor), (Some(3000), 2999));
     }
 }

@@ -41,6 +41,18 @@ pub struct HeapAddress {
 }
 
 impl HeapAddress {
+    /// Where a heap's timestamp is looked for: at the `chunk` that lcores are filling; before there
+    /// is any, at `first`.
+    #[inline]
+    pub fn near(
+        recv: &RecvConfig,
+        chunk: Option<u64>,
+        first: impl FnOnce() -> Timestamp,
+    ) -> Timestamp {
+        let start = |chunk: u64| Timestamp(chunk.saturating_mul(recv.chunk_samples as u64));
+        chunk.map_or_else(first, start)
+    }
+
     /// Applies katgpucbf's acceptance rules, in its order, to a heap whose timestamp is unwrapped
     /// to the value nearest `near`. The window checks lateness.
     #[inline]

@@ -132,7 +132,7 @@ fn dropped_heaps_end_the_patience() {
     }
     assert!(!memory.has_gaps());
     placer.patient_until = None;
-    placer.newest = Some(1000);
+    placer.time.newest = Some(1000);
     let mbuf = heap(&pool, 1001 * recv().chunk_samples as u64);
     assert_eq!(
         burst(&mut placer, &mbuf, &mut timer),
@@ -173,13 +173,13 @@ fn old_heaps_do_not_make_waiting_ones_wrong() {
     let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, 1000), LocatedChunk::NoBuffer);
     collect(&mut collector);
-    placer.newest = Some(1000);
+    placer.time.newest = Some(1000);
     assert_eq!(place(&mut placer, 1000), Ok(1));
     assert_eq!(place(&mut placer, 1000 + FAR), Ok(0));
     for _ in 0..CONFIRMED {
         assert_eq!(place(&mut placer, 1), Err(DropCause::TooOld));
     }
-    assert!(!placer.waiting.is_empty());
+    assert!(placer.time.has_waiting());
 }
 
 /// Behind a leap, the window's room is ahead of the first heap, also while an lcore has none yet.
@@ -215,7 +215,7 @@ fn gaps_leave_their_memory_to_what_comes_behind() {
     let times = PhaseTimes::new("rx", None);
     let mut clock = PhaseTimer::start(times.clone());
     let slots = memory.window().slots() as u64;
-    placer.newest = Some(0);
+    placer.time.newest = Some(0);
     let mut place = |placer: &mut HeapPlacer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
         burst(placer, &mbuf, &mut clock)

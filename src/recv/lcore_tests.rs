@@ -189,7 +189,7 @@ fn what_was_dropped_last_is_kept() {
     let stats = placer.stats.clone();
     // The window follows the lane to its heaps. Nobody moves it while the lane waits.
     placer.abort.set();
-    placer.newest = Some(10);
+    placer.time.newest = Some(10);
     let first = || heap(&pool, 10 * 256);
     assert_eq!(place(&mut placer, first()), Err(DropCause::NoFreeChunk));
     assert!(matches!(collector.poll(), Collected::Nothing));
@@ -256,7 +256,7 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
         let name = format!("rx_bell_{quiet}");
         let (mut lcore, mut sender) = lcore(&name, &memory, 0);
         let pool = frames(&name, 5);
-        lcore.placer.newest = Some(0);
+        lcore.placer.time.newest = Some(0);
         while quiet && !lcore.idle.is_quiet() {
             lcore.idle.wait();
         }

@@ -1,5 +1,10 @@
 //! Which time heaps are taken to be of.
 
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::super::super::lane_mirror::LaneMirror;
+use super::super::super::lane_time::told_by;
 use super::*;
 
 /// The newest chunk after a heap with the low bits of this chunk's timestamp.
@@ -10,7 +15,7 @@ fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> Option<u64
     // Nobody moves the window while it waits.
     placer.abort.set();
     let _no_free_chunk = burst(placer, &mbuf, &mut clock);
-    placer.newest
+    placer.time.newest
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn what_is_not_waited_for_tells_the_time() {
         placer.begin_burst();
         placer.settle(Some(floor), &mut burst, &mut clock);
         placer.end_burst(&mut burst);
-        (placer.newest, placer.stats.drops(DropCause::StrayTime))
+        (placer.time.newest, placer.stats.drops(DropCause::StrayTime))
     };
     assert_eq!(settle(&mut placer, 1002), (Some(1000), 0));
     assert_eq!(settle(&mut placer, END_OF_STREAM), (Some(1000), 1));
@@ -143,7 +148,7 @@ fn heaps_alone_with_their_time_do_not_move_the_window() {
     for chunk in 0..CONFIRMED as u64 {
         taken_for(&mut placer, &pool, 1000 + chunk / 8);
     }
-    assert_eq!((placer.newest, stray()), (Some(1001), 2));
+    assert_eq!((placer.time.newest, stray()), (Some(1001), 2));
     // One digitiser of another time beside the right one, for ever: only the right one counts.
     for chunk in 1002..1200 {
         assert_eq!(
@@ -165,4 +170,88 @@ fn heaps_alone_with_their_time_do_not_move_the_window() {
         "{before} {}",
         stray()
     );
+}
+
+/// A step of a capture: a heap of a chunk as far ahead, a late one, one far ahead of all, a leap
+/// of all that follow, or word of another queue that is so far.
+#[derive(Clone, Copy, Debug)]
+enum CaptureStep {
+    Heap(u64),
+    Late(u64),
+    Stray(u64),
+    Leap(u64),
+    Other(u64),
+}
+
+fn capture_step() -> impl Strategy<Value = CaptureStep> {
+    prop_oneof![
+        20 => (0..3u64).prop_map(CaptureStep::Heap),
+        3 => (0..5u64).prop_map(CaptureStep::Late),
+        3 => (500..530u64).prop_map(CaptureStep::Stray),
+        1 => (500..2000u64).prop_map(CaptureStep::Leap),
+        3 => (0..8u64).prop_map(CaptureStep::Other),
+    ]
+}
+
+/// The source of a replay moves the window by what it knows of each lcore. Were an lcore to place
+/// what the source does not know of, it would wait for ever.
+#[test]
+fn the_source_of_a_replay_knows_what_its_lcore_does() {
+    let pool = frames("rx_mirror", 1);
+    let config = RxConfig {
+        recv: recv(),
+        mode: RxMode::Replay,
+        epoch: EpochHint::Near(Timestamp(700 * 256)),
+        ours: None,
+        idle: IdlePolicy::Share,
+    };
+    let mut cases = TestRunner::new(Config::with_cases(50));
+    let steps = proptest::collection::vec(capture_step(), 0..200);
+    let outcome = cases.run(&steps, |steps| {
+        let (memory, mut collector) =
+            receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+        let abort = StopFlag::default();
+        // Where the source would move the window, nobody does.
+        abort.set();
+        let (stats, bell) = (Arc::default(), Arc::default());
+        let mut placer = HeapPlacer::new(config.clone(), memory.clone(), 0, stats, bell, abort);
+        let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
+        let mut mirror = LaneMirror::default();
+        let mut now = 700;
+        for step in steps {
+            let chunk = match step {
+                CaptureStep::Heap(chunks) | CaptureStep::Leap(chunks) => {
+                    now += chunks;
+                    Some(now)
+                }
+                CaptureStep::Late(chunks) => Some(now - chunks),
+                CaptureStep::Stray(chunks) => Some(now + chunks),
+                CaptureStep::Other(chunks) => {
+                    if let Some(floor) = mirror.follow(now + chunks) {
+                        let mut burst = Burst::new(&memory);
+                        placer.begin_burst();
+                        placer.settle(Some(floor), &mut burst, &mut clock);
+                        placer.lane.raise(floor);
+                        placer.end_burst(&mut burst);
+                    }
+                    None
+                }
+            };
+            if let Some(chunk) = chunk {
+                let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
+                let first = config.epoch.first();
+                mirror.take(&recv(), first, &mbuf.data()[HEADERS_LEN..]);
+                let _outcome = burst(&mut placer, &mbuf, &mut clock);
+            }
+            collect(&mut collector);
+            let floor = placer.lane.floor();
+            prop_assert_eq!(mirror.floor, floor);
+            let newest =
+                [&placer.time.newest, &mirror.time.newest].map(|&of| of.max(told_by(floor)));
+            prop_assert_eq!(newest[0], newest[1]);
+            prop_assert_eq!(mirror.time.has_waiting(), placer.time.has_waiting());
+        }
+        Ok(())
+    });
+    outcome.unwrap();
 }

@@ -20,9 +20,14 @@ pub fn floor_after(id: u64) -> u64 {
     window::floor_after(id, OPEN_CHUNKS as u64)
 }
 
-/// Chunk ids from the oldest open one on that may have buffers. A silent queue may be three chunks
-/// behind the newest heap in a capture, so with fewer a replay would wait for ever.
-const SLOTS: usize = OPEN_CHUNKS + 2;
+/// Chunks that the source of a replay leaves a silent queue to fill, beside those that are open.
+pub(super) const MAX_LAG: u64 = 2;
+
+/// Chunk ids from the oldest open one on that may have buffers.
+const SLOTS: usize = 4;
+// With fewer, a replay would wait for ever: the newest heap of a capture would be beyond the
+// window, which a silent queue holds back.
+const _: () = assert!(SLOTS >= OPEN_CHUNKS + MAX_LAG as usize);
 /// The engine holds one chunk until the next is complete. Beside it there is a buffer for every
 /// slot: an lcore that runs ahead could otherwise take the buffers of ids which it skipped and the
 /// others need.

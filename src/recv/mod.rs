@@ -2,6 +2,7 @@
 //!
 //! * [`window`]: which buffer holds which chunk, agreed between lcores without locks;
 //! * [`RxLcore`]: the loop of one lcore over one (port, queue);
+//! * [`LaneTime`]: which heaps are of the present time, for whoever has to know it;
 //! * [`ReceiveMemory`]: chunk buffers and their window;
 //! * [`ChunkCollector`]: the engine's end: completed chunks in order, and their accounting;
 //! * [`DropCause`], [`RxStats`]: why a datagram was not placed, counted.
@@ -11,6 +12,8 @@ mod advice;
 mod cause;
 mod collect;
 mod input_stats;
+mod lane_mirror;
+mod lane_time;
 mod lcore;
 mod memory;
 mod placer;
@@ -30,6 +33,8 @@ pub use address::{EpochHint, HeapAddress};
 pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{ChunkCollector, Collected};
 pub use input_stats::InputStats;
+pub use lane_mirror::LaneMirror;
+pub use lane_time::LaneTime;
 pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
 pub use memory::{
     OPEN_CHUNKS, ReceiveExtras, ReceiveMemory, chunk_bytes, floor_after, receive_bytes,
@@ -38,5 +43,4 @@ pub use memory::{
 pub use placer::RxMode;
 pub use presence::PresenceMap;
 pub use report::PolReport;
-pub use waiting::{CONFIRMED, FAR, WaitingHeaps};
 pub use window::END_OF_STREAM;

@@ -10,10 +10,10 @@ use spead::DigitiserHeap;
 
 use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
+use super::lane_time::{LaneTime, told_by};
 use super::lcore::RxConfig;
 use super::memory::{ReceiveMemory, WindowOf};
-use super::waiting::{FAR, WaitingHeaps};
-use super::window::{END_OF_STREAM, LocatedChunk, WindowLane};
+use super::window::{LocatedChunk, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_for_statistics, publish};
 use crate::net::FlowTable;
@@ -75,12 +75,8 @@ pub(super) struct HeapPlacer {
     /// How to wait for the window. The lcore's own [`Idle`] tells how long no heap has come, which
     /// this does not change.
     pub(super) idle: Idle,
-    /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector
-    /// raises it before it moves the window.
-    pub(super) newest: Option<u64>,
-    /// Heaps far ahead of this time, and the first ones, until enough of them agree.
-    pub(super) waiting: WaitingHeaps<WaitingHeap>,
-    /// When the last of them came.
+    pub(super) time: LaneTime<WaitingHeap>,
+    /// When the last heap came that waits.
     pub(super) last_waiting: Instant,
     /// Until when to wait for the window after the digitisers' time leapt, or behind gaps, while
     /// the window has not come.
@@ -115,8 +111,7 @@ impl HeapPlacer {
             bell,
             abort,
             idle: Idle::new(config.idle),
-            newest: None,
-            waiting: WaitingHeaps::default(),
+            time: LaneTime::default(),
             last_waiting: Instant::now(),
             patient_until: None,
             dropped_until: 0,
@@ -152,20 +147,14 @@ impl HeapPlacer {
         silent.then(|| self.lane.foremost().saturating_sub(LAG))
     }
 
-    /// Where the next heap's timestamp is looked for: at the chunks that lcores are filling; before
-    /// there are any, where it is meant to be.
+    /// Where the next heap's timestamp is looked for.
     #[inline]
     fn near(&self, heap: &DigitiserHeap<'_>) -> Timestamp {
-        let chunk_samples = self.recv.chunk_samples as u64;
-        let chunk = match self.lane.floor() {
-            0 => self.time_floor(),
-            floor => floor,
-        };
-        match (chunk, self.epoch) {
-            (0, EpochHint::Near(first)) => first,
-            (0, _) => self.host_time(heap).unwrap_or_default(),
-            (chunk, _) => Timestamp(chunk.saturating_mul(chunk_samples)),
-        }
+        let chunk = told_by(self.lane.floor()).or_else(|| self.told());
+        HeapAddress::near(&self.recv, chunk, || match self.epoch {
+            EpochHint::Near(first) => first,
+            _ => self.host_time(heap).unwrap_or_default(),
+        })
     }
 
     /// The heap's timestamp by the host's clock, if it agrees with that.
@@ -206,8 +195,7 @@ impl HeapPlacer {
             .map_err(|error| DropCause::from(&error))?;
         let address = HeapAddress::of(&self.recv, self.near(&heap), &heap);
         let mut address = address.inspect_err(|&cause| self.note_refused(cause, &heap))?;
-        let ahead = |newest| address.chunk >= newest + FAR;
-        if self.newest.is_none_or(ahead) && self.is_ahead_of_all(address.chunk) {
+        if self.time.is_ahead(address.chunk, || self.told()) {
             match self.host_time(&heap) {
                 Some(now) => address = HeapAddress::of(&self.recv, now, &heap)?,
                 None => {
@@ -218,8 +206,8 @@ impl HeapPlacer {
         }
         let payload_offset = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
         let next = next.and_then(|next| next.data().get(payload_offset..));
-        if !self.waiting.is_empty() && address.chunk >= self.lane.floor() {
-            let settled = self.waiting.note_present(address.chunk);
+        if self.time.has_waiting() && address.chunk >= self.lane.floor() {
+            let settled = self.time.note_present(address.chunk);
             self.note_stray(settled.wrong);
             let placed = self.store_waiting(settled.right, burst, timer);
             self.stats.note_burst(0, placed as u64);
@@ -228,28 +216,14 @@ impl HeapPlacer {
         Ok(1)
     }
 
-    /// Whether a chunk is far ahead of those of all lcores, or none has had a heap.
-    #[cold]
-    fn is_ahead_of_all(&self, chunk: u64) -> bool {
-        match self.newest_of_all() {
-            None => true,
-            Some(newest) => chunk >= newest + FAR,
-        }
-    }
-
-    /// The newest chunk that any lcore had a heap of, as far as this one knows.
-    fn newest_of_all(&self) -> Option<u64> {
-        let floor = Some(self.time_floor()).filter(|&floor| floor > 0);
-        self.newest.max(floor)
-    }
-
-    /// The floor that tells this lcore the time: of the foremost lcore, or in a replay its own,
-    /// which the source raises. How far others are there depends on which thread runs first.
-    fn time_floor(&self) -> u64 {
-        match self.mode {
+    /// The chunk that tells this lcore the time, beside its own heaps: the floor of the foremost
+    /// lcore, or in a replay its own, which the source raises. How far others are there depends on
+    /// which thread runs first.
+    fn told(&self) -> Option<u64> {
+        told_by(match self.mode {
             RxMode::Live => self.lane.foremost(),
             RxMode::Replay => self.lane.floor(),
-        }
+        })
     }
 
     /// Has a heap wait until others of its time have come. Then all of these are placed.
@@ -261,14 +235,14 @@ impl HeapPlacer {
         timer: &mut PhaseTimer,
     ) -> usize {
         let chunk = heap.0.chunk;
-        if let Some(newest) = self.newest_of_all() {
+        if let Some(newest) = self.time.newest_of_all(self.told()) {
             let samples = chunk
                 .saturating_sub(newest)
                 .saturating_mul(self.recv.chunk_samples as u64);
             self.stats.note_ahead(samples);
         }
         self.last_waiting = Instant::now();
-        let settled = self.waiting.add(chunk, heap);
+        let settled = self.time.wait(chunk, heap);
         self.note_stray(settled.wrong);
         self.store_waiting(settled.right, burst, timer)
     }
@@ -277,27 +251,22 @@ impl HeapPlacer {
     /// places does not depend on how long it takes.
     pub(super) fn has_waited(&self) -> bool {
         self.mode == RxMode::Live
-            && !self.waiting.is_empty()
+            && self.time.has_waiting()
             && self.last_waiting.elapsed() >= self.silence
     }
 
-    /// No heap of a chunk below `floor` comes any more: places the waiting heaps that are near it.
-    /// At the end of the stream, and without a floor because nothing comes, it places the heaps
-    /// that agree with others; at the end also the only one that waits, if this lcore had no heap.
-    /// Returns how many were placed.
+    /// No heap of a chunk below `floor` comes any more, or without a floor none at all: places
+    /// waiting heaps that are right ([`LaneTime::settle`]). Returns how many were placed.
     pub(super) fn settle(
         &mut self,
         floor: Option<u64>,
         burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
-        if self.waiting.is_empty() {
+        if !self.time.has_waiting() {
             return 0;
         }
-        let settled = match floor {
-            Some(floor) if floor < END_OF_STREAM => self.waiting.note_present(floor),
-            end => self.waiting.settle(end.is_some() && self.newest.is_none()),
-        };
+        let settled = self.time.settle(floor);
         self.note_stray(settled.wrong);
         self.store_waiting(settled.right, burst, timer)
     }
@@ -351,7 +320,7 @@ impl HeapPlacer {
         let chunk = match located {
             LocatedChunk::Buffer(buffer) => burst.memory.chunk(buffer),
             LocatedChunk::TooOld => {
-                let newest = self.newest_of_all().unwrap_or(0);
+                let newest = self.time.newest_of_all(self.told()).unwrap_or(0);
                 let chunks = newest.saturating_sub(address.chunk);
                 let samples = chunks.saturating_mul(self.recv.chunk_samples as u64);
                 self.stats.note_behind(samples);
@@ -401,10 +370,10 @@ impl HeapPlacer {
 
     #[inline]
     fn locate(&mut self, id: u64, burst: &mut Burst<'_>, timer: &mut PhaseTimer) -> LocatedChunk {
-        if id >= self.newest.unwrap_or(0) + self.memory.window().slots() as u64 {
+        if id >= self.time.newest.unwrap_or(0) + self.memory.window().slots() as u64 {
             self.patient_until = Some(Instant::now() + WINDOW_PATIENCE);
         }
-        self.newest = self.newest.max(Some(id));
+        self.time.note_heap(id);
         loop {
             let memory = &self.memory;
             let located = self.lane.locate(id, || memory.take());

@@ -15,7 +15,7 @@ use crate::cpu::{PowerMeter, SpectraRun};
 use crate::engine::OutputStatistics;
 use crate::memory::SampleView;
 use crate::net::{CaptureError, CaptureReader};
-use crate::recv::{FAR, HeapAddress, WaitingHeaps};
+use crate::recv::{END_OF_STREAM, HeapAddress, LaneTime};
 use crate::report::MeasuredGains;
 use crate::report::qualification::number;
 
@@ -238,8 +238,8 @@ struct Chunks<'a> {
     /// Id of the first, once there was a heap.
     first: Option<u64>,
     chunks: VecDeque<Chunk>,
-    /// The first heaps, and heaps far ahead, until enough of them agree, as an rx lcore has it.
-    waiting: WaitingHeaps<PlacedHeap>,
+    /// Decides as an rx lcore does, by the first chunk.
+    time: LaneTime<PlacedHeap>,
 }
 
 /// The payload of a heap of a polarisation, and where it belongs.
@@ -263,19 +263,16 @@ impl Chunks<'_> {
         meters: &mut Meters<'_>,
     ) -> Result<(), AutoGainError> {
         let recv = &self.config.recv;
-        let near = self.first.map_or(near, |first| {
-            Timestamp(first.saturating_mul(recv.chunk_samples as u64))
-        });
+        let near = HeapAddress::near(recv, self.first, || near);
         let Ok(place) = HeapAddress::of(recv, near, heap) else {
             return Ok(());
         };
-        let far = |first| place.chunk >= first + FAR;
-        if self.first.is_none_or(far) {
-            let kept = (place, heap.pol(), heap.payload().into());
-            let right = self.waiting.add(place.chunk, kept).right;
+        if self.time.is_ahead(place.chunk, || self.first) {
+            let waiting = (place, heap.pol(), heap.payload().into());
+            let right = self.time.wait(place.chunk, waiting).right;
             return self.put_all(right, meters);
         }
-        let right = self.waiting.note_present(place.chunk).right;
+        let right = self.time.note_present(place.chunk).right;
         self.put_all(right, meters)?;
         self.put(place, heap.pol(), heap.payload(), meters)
     }
@@ -398,12 +395,12 @@ fn measure<'a>(plan: &'a ReplayPlan, capture: &Path) -> Result<Vec<Measured<'a>>
         config,
         first: None,
         chunks: VecDeque::new(),
-        waiting: WaitingHeaps::default(),
+        time: LaneTime::default(),
     };
     let mut reader = CaptureReader::open(capture)?;
     while !meters.have_enough() {
         let Some(frame) = reader.next_frame()? else {
-            let right = chunks.waiting.settle(true).right;
+            let right = chunks.time.settle(Some(END_OF_STREAM)).right;
             chunks.put_all(right, &mut meters)?;
             while !chunks.chunks.is_empty() {
                 chunks.pass(&mut meters)?;
