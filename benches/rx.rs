@@ -21,8 +21,8 @@ use karoo::memory::{HostAllocator, Store};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::recv::{
-    Collected, END_OF_STREAM, EpochHint, RxConfig, RxLcore, RxMode, RxParts, RxStats, Watermark,
-    receive_memory,
+    Collected, END_OF_STREAM, EpochHint, ReceiveOptions, RxConfig, RxLcore, RxMode, RxParts,
+    RxStats, Watermark, receive_memory,
 };
 use spead::DigitiserRepr;
 use spead::digitiser::PREAMBLE_LEN;
@@ -114,7 +114,8 @@ impl Bench {
             ..PortConfig::default()
         };
         let mut port = port.expect("a port").start(&config).expect("it starts");
-        let (memory, mut engine) = receive_memory(&self.recv, 0, 1, &memory).expect("memory");
+        let (memory, mut engine) =
+            receive_memory(&self.recv, ReceiveOptions::for_lanes(1), &memory).expect("memory");
         let watermarks = Arc::new(ArrayQueue::new(1));
         let stats = Arc::new(RxStats::default());
         let rx = RxConfig {

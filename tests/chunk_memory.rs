@@ -16,7 +16,7 @@ use karoo::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, OutputMemory,
     Purpose, Store, publish,
 };
-use karoo::recv::{receive_bytes, receive_memory};
+use karoo::recv::{ReceiveOptions, receive_bytes, receive_memory};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use support::{device, left_out};
@@ -240,7 +240,11 @@ fn chunks_are_apart(subject: &Subject) {
         mask_timestamp: false,
     };
     let allocator = &*subject.allocator;
-    let (memory, _receiver) = receive_memory(&config, 64, 1, allocator).unwrap();
+    let options = ReceiveOptions {
+        tail_samples: 64,
+        ..ReceiveOptions::for_lanes(1)
+    };
+    let (memory, _collector) = receive_memory(&config, options, allocator).unwrap();
     assert_eq!(memory.kind(), allocator.kind());
     assert!(memory.bytes() as u64 <= receive_bytes(&config, 64, allocator.kind()));
     let chunks: Vec<_> = std::iter::from_fn(|| memory.take())

@@ -16,7 +16,7 @@ use crate::config::EngineConfig;
 use crate::engine::ChunkObserver;
 use crate::engine::steer::RequestQueues;
 use crate::memory::{MemoryError, OutputMemory};
-use crate::recv::{ReceiveExtras, ReceiveMemory, RxMode, receive_memory_with};
+use crate::recv::{ReceiveMemory, ReceiveOptions, RxMode, receive_memory};
 
 /// An engine to be built: its configuration, what computes, and what is before and behind it.
 pub struct EngineBuilder<'a> {
@@ -84,15 +84,15 @@ impl<'a> EngineBuilder<'a> {
 
     /// Allocates receive and output chunks. Nothing runs yet.
     pub fn build(self, eal: &Eal) -> Result<BuiltEngine<'a>, MemoryError> {
-        let (memory, mut collector) = receive_memory_with(
+        let (memory, mut collector) = receive_memory(
             &self.config.recv,
-            self.config.tail_samples(),
-            self.reception.queues.len(),
-            &*self.compute.recv_memory,
-            ReceiveExtras {
+            ReceiveOptions {
+                lanes: self.reception.queues.len(),
+                tail_samples: self.config.tail_samples(),
                 spare_chunks: self.reception.spare_chunks,
                 takes_statistics: self.config.statistics_samples().is_some(),
             },
+            &*self.compute.recv_memory,
         )?;
         if self.reception.mode == RxMode::Live {
             collector.allow_leaving_behind();

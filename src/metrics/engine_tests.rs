@@ -7,8 +7,8 @@ use super::*;
 use crate::assembly::EngineReadings;
 use crate::engine::steer::Published;
 use crate::memory::HostAllocator;
-use crate::recv::receive_memory;
 use crate::recv::window::{LocatedChunk, WindowLane};
+use crate::recv::{ReceiveOptions, receive_memory};
 
 /// Samples of a scrape by name and labels.
 fn samples(text: &str) -> BTreeMap<&str, f64> {
@@ -29,7 +29,8 @@ fn input_is_told_by_polarisation_and_cause() {
     });
     let recv = config.recv.clone();
     let host = HostAllocator::default();
-    let (memory, mut collector) = receive_memory(&recv, 0, 1, &host).unwrap();
+    let (memory, mut collector) =
+        receive_memory(&recv, ReceiveOptions::for_lanes(1), &host).unwrap();
     let mut lane = WindowLane::new(memory.window(), 0);
     lane.begin();
     let LocatedChunk::Buffer(buffer) = lane.locate(0, || memory.take()) else {

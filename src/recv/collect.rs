@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
     use crate::memory::HostAllocator;
-    use crate::recv::memory::receive_memory;
+    use crate::recv::memory::{ReceiveOptions, receive_memory};
     use crate::recv::window::{LocatedChunk, WindowLane};
 
     const HEAPS: usize = 4;
@@ -134,7 +134,7 @@ mod tests {
         #[test]
         fn chunks_count_as_their_heaps_do(chunks in proptest::collection::vec(filled(), 0..12)) {
             let host = HostAllocator::default();
-            let (memory, mut collector) = receive_memory(&recv(), 0, 1, &host).unwrap();
+            let (memory, mut collector) = receive_memory(&recv(), ReceiveOptions::for_lanes(1), &host).unwrap();
             let free = memory.free_chunks();
             let mut writer = WindowLane::new(WindowOf(memory.clone()), 0);
             let mut collected = Vec::new();

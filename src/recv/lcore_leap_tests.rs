@@ -12,7 +12,7 @@ use crate::memory::stand_in::BarStandIn;
 #[test]
 fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     const CHUNK: u64 = 1000;
-    let (memory, mut collector) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = memory_for(2);
     collector.allow_leaving_behind();
     let mut first = WindowLane::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, CHUNK), LocatedChunk::NoBuffer);
@@ -42,7 +42,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
 /// leapt. The patience ends with the first heap that has a place.
 #[test]
 fn heaps_beyond_the_window_have_patience() {
-    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_beyond", &memory, 0);
     let pool = frames("rx_beyond", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -77,7 +77,7 @@ fn heaps_beyond_the_window_have_patience() {
 /// An engine that has no CPU for a while costs none of the first heaps.
 #[test]
 fn the_first_heaps_wait_for_a_slow_engine() {
-    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_slow", &memory, 0);
     let pool = frames("rx_slow", 1);
     let mbuf = heap(&pool, 1000 * recv().chunk_samples as u64);
@@ -103,7 +103,7 @@ fn the_first_heaps_wait_for_a_slow_engine() {
         assert_eq!(outcome, Ok(1));
     });
     // It would have waited for two seconds.
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_slower", &memory, 0);
     placer.abort.set();
     let begun = Instant::now();
@@ -115,7 +115,8 @@ fn the_first_heaps_wait_for_a_slow_engine() {
 /// chunks leave gaps, nor without.
 #[test]
 fn dropped_heaps_end_the_patience() {
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &BarStandIn).unwrap();
+    let (memory, _collector) =
+        receive_memory(&recv(), ReceiveOptions::for_lanes(1), &BarStandIn).unwrap();
     let slots = memory.window().slots();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_dropped", &memory, 0);
     let pool = frames("rx_dropped", 1);
@@ -143,7 +144,7 @@ fn dropped_heaps_end_the_patience() {
 
 #[test]
 fn heaps_wait_for_others_for_a_while_in_a_live_engine() {
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_waited", &memory, 0);
     let pool = frames("rx_waited", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -162,7 +163,7 @@ fn heaps_wait_for_others_for_a_while_in_a_live_engine() {
 /// Heaps that are too old tell nothing of the present time.
 #[test]
 fn old_heaps_do_not_make_waiting_ones_wrong() {
-    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_old", &memory, 0);
     let pool = frames("rx_old", 1);
     let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));

@@ -21,7 +21,7 @@ use crate::memory::HostAllocator;
 use crate::memory::stand_in::{BarStandIn, shut};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{ChunkCollector, Collected, ReceiveExtras, receive_memory, receive_memory_with};
+use crate::recv::{ChunkCollector, Collected, ReceiveOptions, receive_memory};
 
 fn recv() -> RecvConfig {
     RecvConfig {
@@ -123,6 +123,12 @@ fn no_heap_is_placed_at_the_end_of_time() {
     );
 }
 
+/// Memory for so many rx lcores.
+fn memory_for(lanes: usize) -> (Arc<ReceiveMemory>, ChunkCollector) {
+    let (options, host) = (ReceiveOptions::for_lanes(lanes), HostAllocator::default());
+    receive_memory(&recv(), options, &host).unwrap()
+}
+
 /// An rx lcore of this lane, and the other end of its queue.
 fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, RingSender) {
     let eal = Eal::for_tests();
@@ -181,7 +187,7 @@ fn open(lane: &mut WindowLane<WindowOf>, memory: &ReceiveMemory, id: u64) -> Loc
 /// Of what is dropped, that is kept which tells what is configured otherwise than the sender.
 #[test]
 fn what_was_dropped_last_is_kept() {
-    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_kept", &memory, 0);
     let pool = frames("rx_kept", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -224,7 +230,7 @@ fn what_was_dropped_last_is_kept() {
 #[test]
 fn the_burst_before_the_end_is_placed() {
     const HEAPS: usize = 8;
-    let (memory, mut collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut collector) = memory_for(1);
     let (lcore, mut sender) = lcore("rx_stop", &memory, 0);
     let pool = frames("rx_stop", HEAPS);
     let mut batch: MbufBatch = MbufBatch::new();
@@ -251,8 +257,7 @@ fn the_burst_before_the_end_is_placed() {
 #[test]
 fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
     for (quiet, rings) in [(false, 2), (true, 3)] {
-        let (memory, _collector) =
-            receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+        let (memory, _collector) = memory_for(1);
         let name = format!("rx_bell_{quiet}");
         let (mut lcore, mut sender) = lcore(&name, &memory, 0);
         let pool = frames(&name, 5);
@@ -286,7 +291,7 @@ fn the_bell_rings_for_chunks_and_at_the_end_of_silence() {
 /// Nothing more comes: two heaps that agree are right, and are placed after a while.
 #[test]
 fn waiting_heaps_are_placed_where_nothing_follows() {
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(1);
     let (mut lcore, mut sender) = lcore("rx_alone", &memory, 0);
     lcore.placer.silence = Duration::ZERO;
     let pool = frames("rx_alone", 2);
@@ -309,7 +314,7 @@ fn waiting_heaps_are_placed_where_nothing_follows() {
 /// Waiting heaps that a watermark amid a burst tells to be right are counted.
 #[test]
 fn heaps_that_a_watermark_settles_are_counted() {
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(1);
     let (lcore, mut sender) = lcore("rx_mark", &memory, 0);
     let pool = frames("rx_mark", 3);
     let mut batch: MbufBatch = MbufBatch::new();
@@ -334,12 +339,11 @@ fn heaps_that_a_watermark_settles_are_counted() {
 fn heaps_for_statistics_are_copied_from_their_packets() {
     const HEAPS: usize = 8;
     for takes_statistics in [true, false] {
-        let extras = ReceiveExtras {
+        let options = ReceiveOptions {
             takes_statistics,
-            ..ReceiveExtras::default()
+            ..ReceiveOptions::for_lanes(1)
         };
-        let (memory, mut collector) =
-            receive_memory_with(&recv(), 0, 1, &BarStandIn, extras).unwrap();
+        let (memory, mut collector) = receive_memory(&recv(), options, &BarStandIn).unwrap();
         assert_eq!(memory.keeps_copies(), takes_statistics);
         let name = format!("rx_copies_{takes_statistics}");
         let (lcore, mut sender) = lcore(&name, &memory, 0);
@@ -369,12 +373,13 @@ fn heaps_for_statistics_are_copied_from_their_packets() {
 const SPARE: u64 = 6;
 
 fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, ChunkCollector) {
-    let extras = ReceiveExtras {
+    let options = ReceiveOptions {
         spare_chunks: SPARE as usize,
         takes_statistics: true,
+        ..ReceiveOptions::for_lanes(lanes)
     };
     let (memory, mut collector) =
-        receive_memory_with(&recv(), 0, lanes, &HostAllocator::default(), extras).unwrap();
+        receive_memory(&recv(), options, &HostAllocator::default()).unwrap();
     assert!(!memory.keeps_copies());
     collector.allow_leaving_behind();
     (memory, collector)

@@ -22,7 +22,7 @@ fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> Option<u64
 fn the_host_clock_tells_which_timestamp_is_meant() {
     const RATE: f64 = 1e9;
     const CHUNKS: u64 = Timestamp::WIRE_RANGE / 256;
-    let (memory, _collector) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(2);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_clock", &memory, 0);
     let pool = frames("rx_clock", 1);
     // This moment is in so many chunks' time.
@@ -71,7 +71,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
 
 #[test]
 fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_own_time", &memory, 0);
     let pool = frames("rx_own_time", 1);
     // 1000 s ago 2⁴⁸ samples had passed three times.
@@ -90,7 +90,7 @@ fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
 /// The source of a replay tells lcores what not to wait for, whatever came on their own queues.
 #[test]
 fn what_is_not_waited_for_tells_the_time() {
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_told", &memory, 0);
     let pool = frames("rx_told", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -112,8 +112,7 @@ fn what_is_not_waited_for_tells_the_time() {
 #[test]
 fn lcores_of_a_replay_do_not_look_at_each_other() {
     for others in [0, 9000] {
-        let (memory, _collector) =
-            receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+        let (memory, _collector) = memory_for(2);
         let name = format!("rx_alone_{others}");
         let (RxLcore { mut placer, .. }, _sender) = lcore(&name, &memory, 1);
         let pool = frames(&name, 1);
@@ -137,7 +136,7 @@ fn lcores_of_a_replay_do_not_look_at_each_other() {
 /// A window that followed single heaps of another time could not go back.
 #[test]
 fn heaps_alone_with_their_time_do_not_move_the_window() {
-    let (memory, _collector) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, _collector) = memory_for(1);
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_stray", &memory, 0);
     let pool = frames("rx_stray", 1);
     let stats = placer.stats.clone();
@@ -208,8 +207,7 @@ fn the_source_of_a_replay_knows_what_its_lcore_does() {
     let mut cases = TestRunner::new(Config::with_cases(50));
     let steps = proptest::collection::vec(capture_step(), 0..200);
     let outcome = cases.run(&steps, |steps| {
-        let (memory, mut collector) =
-            receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+        let (memory, mut collector) = memory_for(1);
         let abort = StopFlag::default();
         // Where the source would move the window, nobody does.
         abort.set();

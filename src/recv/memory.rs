@@ -28,6 +28,7 @@ const SLOTS: usize = 4;
 // With fewer, a replay would wait for ever: the newest heap of a capture would be beyond the
 // window, which a silent queue holds back.
 const _: () = assert!(SLOTS >= OPEN_CHUNKS + MAX_LAG as usize);
+
 /// The engine holds one chunk until the next is complete. Beside it there is a buffer for every
 /// slot: an lcore that runs ahead could otherwise take the buffers of ids which it skipped and the
 /// others need.
@@ -150,26 +151,13 @@ pub fn chunk_bytes(config: &RecvConfig, tail_samples: usize) -> u64 {
     layout.bytes() as u64 + 3 * N_POL as u64 * layout.heaps as u64
 }
 
-/// Memory of `allocator` for `lanes` rx lcores, with `tail_samples` behind each chunk, and the
-/// one collector of its chunks.
-pub fn receive_memory(
-    config: &RecvConfig,
-    tail_samples: usize,
-    lanes: usize,
-    allocator: &dyn ChunkAllocator,
-) -> Result<(Arc<ReceiveMemory>, ChunkCollector), MemoryError> {
-    receive_memory_with(
-        config,
-        tail_samples,
-        lanes,
-        allocator,
-        ReceiveExtras::default(),
-    )
-}
-
-/// What receive memory may have besides.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReceiveExtras {
+/// What receive memory is for.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveOptions {
+    /// rx lcores that fill the chunks.
+    pub lanes: usize,
+    /// Samples behind each chunk for the head of the next one, a multiple of 8.
+    pub tail_samples: usize,
     /// More chunks, which rx lcores may fill while the engine is held up.
     pub spare_chunks: usize,
     /// Whether the engine takes statistics of its input: where the CPU does not read samples,
@@ -177,21 +165,31 @@ pub struct ReceiveExtras {
     pub takes_statistics: bool,
 }
 
-/// As [`receive_memory`], with `extras`.
-pub fn receive_memory_with(
+impl ReceiveOptions {
+    /// For so many rx lcores, and nothing besides.
+    pub fn for_lanes(lanes: usize) -> Self {
+        Self {
+            lanes,
+            tail_samples: 0,
+            spare_chunks: 0,
+            takes_statistics: false,
+        }
+    }
+}
+
+/// Receive memory of `allocator`, and the one collector of its chunks.
+pub fn receive_memory(
     config: &RecvConfig,
-    tail_samples: usize,
-    lanes: usize,
+    options: ReceiveOptions,
     allocator: &dyn ChunkAllocator,
-    extras: ReceiveExtras,
 ) -> Result<(Arc<ReceiveMemory>, ChunkCollector), MemoryError> {
-    let layout = ChunkLayout::new(config, tail_samples);
-    let spare = extras.spare_chunks;
+    let layout = ChunkLayout::new(config, options.tail_samples);
+    let spare = options.spare_chunks;
     let count = chunk_count(allocator.kind()) + spare;
     let host = HostAllocator::default();
     let chunk = |number| {
         let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
-        let keeps_copies = extras.takes_statistics && !memory.kind().is_host();
+        let keeps_copies = options.takes_statistics && !memory.kind().is_host();
         let chunk = Chunk::new(layout, number as BufferId, memory);
         Ok(Arc::new(if keeps_copies {
             let copies = host.allocate(Purpose::ReceiveChunk, Chunk::copies_bytes(&layout))?;
@@ -201,12 +199,12 @@ pub fn receive_memory_with(
         }))
     };
     let chunks = (0..count).map(chunk).collect::<Result<Box<[_]>, _>>()?;
-    let keeps_copies = extras.takes_statistics && !allocator.kind().is_host();
+    let keeps_copies = options.takes_statistics && !allocator.kind().is_host();
     let free = ArrayQueue::new(count);
     for number in 0..count {
         let _ = free.push(number as BufferId);
     }
-    let window = ChunkWindow::new(SLOTS + spare, lanes, OPEN_CHUNKS);
+    let window = ChunkWindow::new(SLOTS + spare, options.lanes, OPEN_CHUNKS);
     let memory = Arc::new(ReceiveMemory {
         window,
         chunks,
@@ -241,11 +239,12 @@ mod tests {
     fn memory_takes_what_is_told_before() {
         for (kind, spare) in [(MemoryKind::Host, 0), (MemoryKind::Host, 3)] {
             let host = HostAllocator::default();
-            let extras = ReceiveExtras {
+            let options = ReceiveOptions {
                 spare_chunks: spare,
-                ..ReceiveExtras::default()
+                tail_samples: 16,
+                ..ReceiveOptions::for_lanes(2)
             };
-            let (memory, _) = receive_memory_with(&recv(), 16, 2, &host, extras).unwrap();
+            let (memory, _) = receive_memory(&recv(), options, &host).unwrap();
             let one = chunk_bytes(&recv(), 16);
             let layout = ChunkLayout::new(&recv(), 16);
             // A flag of one byte and a count of two for each heap.
@@ -277,11 +276,12 @@ mod tests {
     fn mixed_chunks_are_each_of_their_kind() {
         let host = Box::new(HostAllocator::default());
         let mixed = MixedAllocator::new(Box::new(BarStandIn), host, 0.5);
-        let extras = ReceiveExtras {
+        let options = ReceiveOptions {
             takes_statistics: true,
-            ..ReceiveExtras::default()
+            tail_samples: 16,
+            ..ReceiveOptions::for_lanes(1)
         };
-        let (memory, _) = receive_memory_with(&recv(), 16, 1, &mixed, extras).unwrap();
+        let (memory, _) = receive_memory(&recv(), options, &mixed).unwrap();
         assert_eq!(memory.kind(), MemoryKind::Mixed);
         assert!(memory.keeps_copies());
         let half = memory.bytes() / 2;

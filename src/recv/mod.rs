@@ -37,8 +37,7 @@ pub use lane_mirror::LaneMirror;
 pub use lane_time::LaneTime;
 pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
 pub use memory::{
-    OPEN_CHUNKS, ReceiveExtras, ReceiveMemory, chunk_bytes, floor_after, receive_bytes,
-    receive_memory, receive_memory_with,
+    OPEN_CHUNKS, ReceiveMemory, ReceiveOptions, chunk_bytes, receive_bytes, receive_memory,
 };
 pub use placer::RxMode;
 pub use presence::PresenceMap;

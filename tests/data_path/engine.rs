@@ -20,7 +20,7 @@ use karoo::engine::{
 };
 use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory, OutputSpan, SampleView};
 use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowLane};
-use karoo::recv::{END_OF_STREAM, ReceiveMemory, receive_memory};
+use karoo::recv::{END_OF_STREAM, ReceiveMemory, ReceiveOptions, receive_memory};
 
 use crate::support::output;
 
@@ -225,8 +225,11 @@ struct Run {
 fn parts(pipelines: [Box<Late>; 2]) -> Parts {
     let (eal, config) = (Eal::for_tests(), config());
     let host = HostAllocator::default();
-    let (memory, collector) =
-        receive_memory(&config.recv, config.tail_samples(), 1, &host).unwrap();
+    let options = ReceiveOptions {
+        tail_samples: config.tail_samples(),
+        ..ReceiveOptions::for_lanes(1)
+    };
+    let (memory, collector) = receive_memory(&config.recv, options, &host).unwrap();
     let outputs = config.outputs.iter().zip(pipelines);
     let outputs = outputs.map(|(output, pipeline)| {
         // One chunk under construction and one under way: the engine has to wait for chunks.

@@ -23,7 +23,7 @@ use karoo::memory::{
     Purpose, STATISTICS_EVERY, Store, is_for_statistics,
 };
 use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowLane};
-use karoo::recv::{END_OF_STREAM, InputStats, ReceiveExtras, ReceiveMemory, receive_memory_with};
+use karoo::recv::{END_OF_STREAM, InputStats, ReceiveMemory, ReceiveOptions, receive_memory};
 
 use crate::support;
 
@@ -234,13 +234,12 @@ pub fn run_on(
     mut seen: impl FnMut(&ControlHandle, &EngineEvent),
 ) -> Outcome {
     let eal = Eal::for_tests();
-    let (tail, recv_memory) = (config.tail_samples(), &*compute.recv_memory);
-    let extras = ReceiveExtras {
+    let options = ReceiveOptions {
+        tail_samples: config.tail_samples(),
         takes_statistics: config.statistics_samples().is_some(),
-        ..ReceiveExtras::default()
+        ..ReceiveOptions::for_lanes(1)
     };
-    let (memory, collector) =
-        receive_memory_with(&config.recv, tail, 1, recv_memory, extras).unwrap();
+    let (memory, collector) = receive_memory(&config.recv, options, &*compute.recv_memory).unwrap();
     let input = collector.stats();
     let pipelines = compute.backend.pipelines;
     let outputs = karoo::assembly::outputs(eal, config, pipelines, &*compute.send_memory).unwrap();
