@@ -118,8 +118,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let batch = |batch| chunk.batch(batch).to_vec();
     let data: Vec<u8> = (0..batches).flat_map(batch).collect();
     std::fs::write(output, data)?;
-    let reports = pipeline.thread_reports();
-    let phases: Vec<_> = reports.into_iter().map(|of| of.phases).collect();
+    let phases: Vec<_> = pipeline
+        .thread_reports()
+        .into_iter()
+        .map(|l| l.phases)
+        .collect();
     let rate = (fine.len() * config.spectrum_samples()) as f64 / best / 1e6;
     println!(
         "{}",
