@@ -289,7 +289,8 @@ impl Engine {
         }
         while let Some(&index) = self.finishing.front() {
             let output = &mut self.outputs[index];
-            let Some(chunk) = output.poll().map_err(|source| of_output(output, source))? else {
+            let finished = output.poll_finished();
+            let Some(chunk) = finished.map_err(|source| of_output(output, source))? else {
                 break;
             };
             self.finishing.pop_front();

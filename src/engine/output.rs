@@ -420,41 +420,49 @@ impl Output {
         true
     }
 
-    /// The next chunk that is complete.
-    pub fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
-        let mut chunk = self.parts.pipeline.poll_finished()?;
-        if let Some(chunk) = &mut chunk {
-            let (config, feng_id) = (&self.parts.config, self.feng_id);
-            let (output, published) = (self.index, &self.published);
-            self.requests
-                .tests
-                .apply(chunk, config, feng_id, |from, pattern| {
-                    published.tell(EngineEvent::Test(TestChange {
-                        output,
-                        from,
-                        pattern,
-                    }));
-                });
-            let gap = self.gap(chunk);
-            let tally = Tally::new(chunk, &self.parts.config, gap);
-            let step = self.parts.config.batch_samples();
-            let span = self.parts.config.span_samples(chunk.batches());
-            let sent = Sent {
-                output: self.index,
-                start: chunk.start(),
-                end: chunk.start() + span as u64,
-                batches: tally.batches(),
-                nominal_end: chunk.start() + (chunk.capacity() * step) as u64,
-                clipped_samples: [0; N_POL],
-            };
-            self.leaving.push_back((tally, sent));
+    /// The next chunk that is complete, to be sent.
+    pub fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        let mut finished = self.parts.pipeline.poll_finished()?;
+        if let Some(chunk) = &mut finished {
+            self.apply_test_patterns(chunk);
+            self.book_departure(chunk);
             self.tell_power(chunk);
-            self.account();
             if let Some(observer) = &mut self.parts.observer {
                 observer.observe(chunk);
             }
         }
-        Ok(chunk)
+        Ok(finished)
+    }
+
+    /// Puts test patterns in place of spectra, and tells control where they begin and end.
+    fn apply_test_patterns(&mut self, chunk: &mut OutputChunk) {
+        let (config, feng_id) = (&self.parts.config, self.feng_id);
+        let (output, published) = (self.index, &self.published);
+        let tests = &mut self.requests.tests;
+        tests.apply(chunk, config, feng_id, |from, pattern| {
+            published.tell(EngineEvent::Test(TestChange {
+                output,
+                from,
+                pattern,
+            }));
+        });
+    }
+
+    /// Keeps what is to be counted and told once the chunk has been sent.
+    fn book_departure(&mut self, chunk: &OutputMemory) {
+        let gap = self.note_end_and_gap(chunk);
+        let tally = Tally::new(chunk, &self.parts.config, gap);
+        let step = self.parts.config.batch_samples();
+        let span = self.parts.config.span_samples(chunk.batches());
+        let sent = Sent {
+            output: self.index,
+            start: chunk.start(),
+            end: chunk.start() + span as u64,
+            batches: tally.batches(),
+            nominal_end: chunk.start() + (chunk.capacity() * step) as u64,
+            clipped_samples: [0; N_POL],
+        };
+        self.leaving.push_back((tally, sent));
     }
 
     /// Tells control of the power of the digitiser's samples behind a chunk.
@@ -472,8 +480,8 @@ impl Output {
         }
     }
 
-    /// Batches between the last chunk and this one.
-    fn gap(&mut self, chunk: &OutputMemory) -> u64 {
+    /// Batches between the last chunk and this one, whose end is kept for the next.
+    fn note_end_and_gap(&mut self, chunk: &OutputMemory) -> u64 {
         let (start, step) = (chunk.start().0, self.parts.config.batch_samples() as u64);
         let end = start + chunk.batches() as u64 * step;
         let before = self.last_end.replace(end);

@@ -218,7 +218,7 @@ fn an_output_waits_for_a_free_chunk() {
     for _ in 0..2 {
         assert_eq!(bench.steps(1, 1), [NoChunk]);
     }
-    drop(bench.output.poll());
+    drop(bench.output.poll_finished());
     assert_eq!(bench.steps(1, 1), [Computed, Finishing, NeedsInput]);
 }
 
@@ -263,9 +263,10 @@ fn chunks_are_told_with_what_lies_between() {
     let mut bench = Bench::new(3, 2);
     bench.steps(0, 4);
     bench.steps(7, 2);
-    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll().unwrap()).collect();
+    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll_finished().unwrap()).collect();
     let starts = chunks.iter().map(|chunk| chunk.start().0 / BATCH as u64);
     assert_eq!(starts.collect::<Vec<_>>(), [0, 2, 7]);
+    assert!(bench.output.account());
     assert_eq!(bench.stats.not_sent_heaps(), 3);
     assert_eq!(bench.stats.skipped_heaps(), 3);
     let batches = |count: u64| Timestamp(count * BATCH as u64);
@@ -342,7 +343,7 @@ fn spectra_whose_windows_lack_a_heap_are_told() {
         [Asked::Block(0, _, _, absent), Asked::Finish(1)] => assert_eq!(absent[..], [7, 8, 9, 10]),
         asked => panic!("{asked:?}"),
     }
-    assert!(!bench.output.poll().unwrap().unwrap().present(0));
+    assert!(!bench.output.poll_finished().unwrap().unwrap().present(0));
 }
 
 /// A spectrum needs no sample behind its window.
@@ -373,7 +374,7 @@ fn chunks_count_when_they_have_left() {
     let mut bench = Bench::new(3, 1);
     bench.stats.expect_tx_lcores(1);
     bench.steps(0, 3);
-    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll().unwrap()).collect();
+    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll_finished().unwrap()).collect();
     assert_eq!(chunks.len(), 3);
     for left in 1..=3 {
         bench.stats.note_departure(0);
@@ -410,8 +411,9 @@ fn a_gap_of_one_batch_is_one() {
     let mut bench = Bench::new(2, 1);
     bench.steps(0, 1);
     bench.steps(2, 1);
-    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll().unwrap()).collect();
+    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll_finished().unwrap()).collect();
     assert_eq!(chunks.len(), 2);
+    assert!(bench.output.account());
     assert_eq!(bench.stats.skipped_heaps(), 1);
 }
 
