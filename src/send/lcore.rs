@@ -4,79 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
-use dpdk::{
-    AttachError, BURST, Eal, MAX_HANDLES, Mbuf, MbufBatch, MbufPool, PoolConfig, SharedBuffer,
-    TxQueue, pool_bytes, pool_size,
-};
+use dpdk::{AttachError, BURST, MAX_HANDLES, Mbuf, MbufBatch, SharedBuffer, TxQueue};
 use ground::stats::{Latency, Phase, PhaseTimer};
 use ground::{Bell, Idle, IdlePolicy, Sleeper, StopFlag, Ticks, Timestamp, Tsc};
 
-use super::Pace;
 use super::packetiser::{HEADER_BYTES, Packetiser};
+use super::{Pace, TxPools};
 use crate::config::MAX_SEND_INTERFACES;
 use crate::engine::{Finished, OutputStats};
 use crate::memory::OutputMemory;
 use crate::net::frame::HEADERS_LEN;
-
-/// Bytes of the longest descriptor frame that the header pool must hold.
-const CONTROL_FRAME: usize = 2048;
-
-/// Mbufs of the tx lcore.
-#[derive(Clone, Debug)]
-pub struct TxPools {
-    /// Headers, whole control packets, and packets of chunks that are copied.
-    headers: MbufPool,
-    /// Mbufs that only point into output chunks.
-    segments: MbufPool,
-}
-
-impl TxPools {
-    /// Data room of both pools, per packet, where payloads of up to `copied` bytes may be copied;
-    /// 0: none is.
-    fn bytes_per_packet(copied: usize) -> usize {
-        CONTROL_FRAME.max(HEADER_BYTES + copied)
-    }
-
-    /// Bytes of DPDK's memory that the pools of a queue of `descriptors` entries take.
-    pub fn bytes(descriptors: usize, burst: usize, copied: usize) -> usize {
-        let mbufs = pool_size(descriptors, burst);
-        pool_bytes(mbufs, Self::bytes_per_packet(copied)) + pool_bytes(mbufs, 0)
-    }
-
-    /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after
-    /// it, with room to copy payloads of up to `copied` bytes. Their names, which are unique in a
-    /// process, begin with `prefix`.
-    pub fn new(
-        eal: &Eal,
-        prefix: &str,
-        descriptors: usize,
-        burst: usize,
-        copied: usize,
-    ) -> Result<Self, dpdk::DpdkError> {
-        let pool = |name: &str, data_room: usize| {
-            let mbufs = pool_size(descriptors, burst);
-            let config = PoolConfig {
-                mbufs,
-                cache: burst,
-                data_room,
-                socket: None,
-            };
-            let pool = MbufPool::new(eal, &format!("{prefix}_{name}"), config)?;
-            pool.check_size(descriptors, burst)?;
-            Ok(pool)
-        };
-        Ok(Self {
-            headers: pool("headers", Self::bytes_per_packet(copied))?,
-            segments: pool("segments", 0)?,
-        })
-    }
-
-    /// Keeps both until the port of `queue` is closed.
-    pub fn outlive(&self, queue: &TxQueue) {
-        queue.keep(self.headers.clone());
-        queue.keep(self.segments.clone());
-    }
-}
 
 /// Tx lcores of one engine, at most.
 pub const MAX_TX_LCORES: usize = MAX_SEND_INTERFACES;
@@ -155,7 +92,7 @@ struct OutputQueue {
     waiting: VecDeque<QueuedChunk>,
     /// Fewest batches with which a chunk is read in place; with fewer it is copied.
     zero_copy_from: usize,
-    /// Next packet of the first waiting chunk.
+    /// Where to look for the next packet of the first waiting chunk.
     next: NextPacket,
 }
 
@@ -169,6 +106,32 @@ impl OutputQueue {
             batches,
             in_place,
         });
+    }
+
+    /// The next packet of the first waiting chunk, and its batch's timestamp; `None` if there is
+    /// no packet left, or no chunk.
+    fn next_packet(&self) -> Option<(Timestamp, NextPacket)> {
+        let QueuedChunk { chunk, .. } = self.waiting.front()?;
+        let NextPacket { batch, packet } = self.next;
+        let batch = (batch..chunk.capacity()).find(|&batch| chunk.present(batch))?;
+        let step = self.packetiser.config().batch_samples();
+        let timestamp = chunk.start() + (batch * step) as u64;
+        Some((timestamp, NextPacket { batch, packet }))
+    }
+
+    /// Goes on behind a packet that is sent.
+    fn advance(&mut self, NextPacket { batch, packet }: NextPacket) {
+        self.next = NextPacket {
+            batch,
+            packet: packet + 1,
+        };
+        if self.next.packet == self.packetiser.batch_packets() {
+            self.next = NextPacket {
+                batch: batch + 1,
+                packet: 0,
+            };
+            self.packetiser.finish_batch();
+        }
     }
 }
 
@@ -286,37 +249,15 @@ impl<T: Ticks> TxLcore<T> {
             // Without pace a chunk is sent whole in the turn that takes it, so chunks keep their
             // order.
             if !ended {
-                match self.source.pop() {
-                    Some(PassedChunk::Chunk(output, chunk)) => {
-                        timer.mark(Phase::WaitInput);
-                        self.outputs[output].enqueue(chunk);
-                        self.source.ring(self.sleeper.bell());
-                    }
-                    Some(PassedChunk::End) => {
-                        ended = true;
-                        self.source.ring(self.sleeper.bell());
-                    }
-                    None => {}
-                }
+                ended = self.take_chunk(timer);
             }
-            let mut sent = false;
-            for output in 0..self.outputs.len() {
-                sent |= self.send_some(output, timer);
-            }
-            if sent {
+            if self.send_round(timer) {
                 self.idle.reset();
                 timer.mark(Phase::Work);
             } else if ended && !waiting {
                 break;
             } else {
-                // Completions still have to be polled, so that chunks return to their pool.
-                self.flush_some(timer);
-                if waiting {
-                    self.idle.wait();
-                    timer.mark(Phase::WaitOutput);
-                } else {
-                    self.sleeper.wait(&mut self.idle, timer);
-                }
+                self.rest(waiting, timer);
             }
         }
         for output in 0..self.outputs.len() {
@@ -326,43 +267,62 @@ impl<T: Ticks> TxLcore<T> {
         self.flush(timer);
     }
 
+    /// Takes the next chunk, if there is one. Returns whether there will be none any more.
+    fn take_chunk(&mut self, timer: &mut PhaseTimer) -> bool {
+        match self.source.pop() {
+            Some(PassedChunk::Chunk(output, chunk)) => {
+                timer.mark(Phase::WaitInput);
+                self.outputs[output].enqueue(chunk);
+                self.source.ring(self.sleeper.bell());
+                false
+            }
+            Some(PassedChunk::End) => {
+                self.source.ring(self.sleeper.bell());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sends what each output's pace allows. Returns whether there was anything to do.
+    fn send_round(&mut self, timer: &mut PhaseTimer) -> bool {
+        let mut sent = false;
+        for output in 0..self.outputs.len() {
+            sent |= self.send_some(output, timer);
+        }
+        sent
+    }
+
+    /// Waits for the port if chunks are `waiting`, else for chunks.
+    fn rest(&mut self, waiting: bool, timer: &mut PhaseTimer) {
+        // Completions still have to be polled, so that chunks return to their pool.
+        self.flush_some(timer);
+        if waiting {
+            self.idle.wait();
+            timer.mark(Phase::WaitOutput);
+        } else {
+            self.sleeper.wait(&mut self.idle, timer);
+        }
+    }
+
     /// Sends of an output's first chunk what its pace allows, at most a burst if there is one.
     /// Returns whether it had anything to do.
     fn send_some(&mut self, output: usize, timer: &mut PhaseTimer) -> bool {
         let mut packets = 0;
         loop {
             let queue = &mut self.outputs[output];
-            let Some(QueuedChunk { chunk, batches, .. }) = queue.waiting.front() else {
-                break;
-            };
-            let sent = *batches > 0;
-            let NextPacket { batch, packet } = queue.next;
-            let Some(batch) = (batch..chunk.capacity()).find(|&batch| chunk.present(batch)) else {
-                let span = queue.packetiser.config().span_samples(chunk.batches());
-                let end = chunk.start() + span as u64;
-                // Its last packets too.
-                self.flush(timer);
-                let queue = &mut self.outputs[output];
-                // A chunk has one age, and none if nothing of it is sent.
-                if queue.stats.note_departure(self.index) && sent {
-                    queue.latency.note_departure(end);
-                }
-                queue.waiting.pop_front();
-                queue.next = NextPacket::default();
-                return true;
+            let Some((timestamp, next)) = queue.next_packet() else {
+                return self.finish_chunk(output, timer);
             };
             if queue.pace.is_limited() && (packets == BURST || !queue.pace.allows(self.ticks.now()))
             {
                 break;
             }
-            let step = queue.packetiser.config().batch_samples();
-            let timestamp = chunk.start() + (batch * step) as u64;
-            queue.next = NextPacket { batch, packet };
-            if packet == 0 && queue.packetiser.descriptors_due(timestamp) {
+            if next.packet == 0 && queue.packetiser.descriptors_due(timestamp) {
                 let frames = queue.packetiser.descriptor_frames();
                 self.send_control(&frames, timer);
             }
-            if !self.send_packet(output, timestamp, timer) {
+            if !self.send_packet(output, timestamp, next, timer) {
                 break;
             }
             packets += 1;
@@ -370,14 +330,42 @@ impl<T: Ticks> TxLcore<T> {
         packets > 0
     }
 
-    /// Sends the next packet of an output's first chunk; not if aborted.
-    fn send_packet(&mut self, output: usize, timestamp: Timestamp, timer: &mut PhaseTimer) -> bool {
+    /// Ends an output's first chunk, all packets of which have been queued. Returns whether there
+    /// was a chunk.
+    fn finish_chunk(&mut self, output: usize, timer: &mut PhaseTimer) -> bool {
+        let queue = &self.outputs[output];
+        let Some(QueuedChunk { chunk, batches, .. }) = queue.waiting.front() else {
+            return false;
+        };
+        let sent = *batches > 0;
+        let span = queue.packetiser.config().span_samples(chunk.batches());
+        let end = chunk.start() + span as u64;
+        // Its last packets too.
+        self.flush(timer);
+        let queue = &mut self.outputs[output];
+        // A chunk has one age, and none if nothing of it is sent.
+        if queue.stats.note_departure(self.index) && sent {
+            queue.latency.note_departure(end);
+        }
+        queue.waiting.pop_front();
+        queue.next = NextPacket::default();
+        true
+    }
+
+    /// Sends the packet of an output's first chunk that is `next`; not if aborted.
+    fn send_packet(
+        &mut self,
+        output: usize,
+        timestamp: Timestamp,
+        next: NextPacket,
+        timer: &mut PhaseTimer,
+    ) -> bool {
         let mbuf = loop {
             let queue = &mut self.outputs[output];
             let Some(chunk) = queue.waiting.front_mut() else {
                 return false;
             };
-            match data_packet(&self.pools, &queue.packetiser, chunk, timestamp, queue.next) {
+            match data_packet(&self.pools, &queue.packetiser, chunk, timestamp, next) {
                 Some(mbuf) => break mbuf,
                 None if self.abort.is_set() => return false,
                 None => self.wait_for_packets(timer),
@@ -389,14 +377,7 @@ impl<T: Ticks> TxLcore<T> {
                 .pace
                 .sent(mbuf.pkt_len() - HEADERS_LEN, self.ticks.now());
         }
-        queue.next.packet += 1;
-        if queue.next.packet == queue.packetiser.batch_packets() {
-            queue.next = NextPacket {
-                batch: queue.next.batch + 1,
-                packet: 0,
-            };
-            queue.packetiser.finish_batch();
-        }
+        queue.advance(next);
         self.push(mbuf, timer);
         true
     }
@@ -456,8 +437,8 @@ impl<T: Ticks> TxLcore<T> {
     }
 }
 
-/// The packet that is `next`: a header, and behind it,
-/// or chained to it, a part of the chunk. `None` while a pool is empty.
+/// One data packet: a header, then the payload, chained from the chunk or copied. `None` while a
+/// pool is empty.
 fn data_packet(
     pools: &TxPools,
     packetiser: &Packetiser,

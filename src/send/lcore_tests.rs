@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use dpdk::{Device, ExtPool, PortConfig, RingReceiver, mbuf_ring};
+use dpdk::{Device, Eal, ExtPool, PortConfig, RingReceiver, mbuf_ring};
 use ground::SampleClock;
 use ground::stats::PhaseTimes;
 
@@ -16,22 +16,6 @@ const SUBSTREAMS: usize = 256;
 /// Mbufs that are left to the lcore: fewer than a burst, more than the port takes.
 const MBUFS: usize = 20;
 const BATCHES: usize = 3;
-
-#[test]
-fn pools_take_what_is_told_before() {
-    for (descriptors, copied) in [(512, 0), (1024, 8192)] {
-        let name = format!("tx_bytes_{copied}");
-        let pools = TxPools::new(Eal::for_tests(), &name, descriptors, BURST, copied).unwrap();
-        let bytes = [&pools.headers, &pools.segments].map(|pool| {
-            let PoolConfig {
-                mbufs, data_room, ..
-            } = pool.config();
-            pool_bytes(mbufs, data_room)
-        });
-        let told = TxPools::bytes(descriptors, BURST, copied);
-        assert_eq!(told, bytes.iter().sum::<usize>());
-    }
-}
 
 #[test]
 fn a_chunk_is_read_in_place_if_all_that_send_of_it_have_packets_enough() {
