@@ -285,9 +285,9 @@ impl Changing {
         self.taps.len() > before
     }
 
-    /// Whether anything is in the middle of a change.
-    pub fn rests(&self) -> bool {
-        self.cuts.is_empty()
+    /// Whether taps change within this step.
+    pub fn has_cuts(&self) -> bool {
+        !self.cuts.is_empty()
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Fault {
 
 /// Runs one unit for a step.
 pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
-    if !plan.changing.rests() {
+    if plan.changing.has_cuts() {
         return change::run(plan, index);
     }
     let Running {
