@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::lane::Shape;
-use super::layout::{Edge, Item, Layout, OUT, Part, Port, Turn};
+use super::layout::{Edge, Item, Layout, Part, Port, Turn, is_outside};
 use crate::literal::{Literals, MAX_LITERALS};
 use crate::nodes::Delay;
 use crate::value::Value;
@@ -23,7 +23,8 @@ pub(super) fn absorb(layout: &mut Layout) {
             reads,
             ..
         } = layout.edges[edge];
-        if from <= OUT || to <= OUT || writes != Turn::EVERY || reads != Turn::EVERY {
+        let outer = is_outside(from) || is_outside(to);
+        if outer || writes != Turn::EVERY || reads != Turn::EVERY {
             continue;
         }
         for port in 0..layout.edges[edge].ports.len() {

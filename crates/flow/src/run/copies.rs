@@ -5,7 +5,7 @@
 //! turns.
 
 use super::change::Clock;
-use super::layout::{Edge, Layout, OUT, Part, Turn};
+use super::layout::{Edge, FIRST_PARTITION, Layout, Part, Turn, is_outside};
 use super::settings::{Settings, UNMARKED};
 use crate::node::can_be_copied;
 use crate::problem::{Cause, Problems};
@@ -33,11 +33,11 @@ pub(super) fn clock(layout: &Layout, part: usize) -> Clock {
 impl Layout {
     /// A part and its copies: how many there are.
     pub fn sharers(&self, part: usize) -> u64 {
-        if part <= OUT {
+        if is_outside(part) {
             return 1;
         }
         let id = self.parts[part].id;
-        self.parts[OUT + 1..]
+        self.parts[FIRST_PARTITION..]
             .iter()
             .filter(|other| other.id == id)
             .count() as u64
@@ -54,7 +54,7 @@ pub(super) fn copy(
     let mut problems = Problems::default();
     let first = parts.len();
     for (&id, cpus) in settings.copies.iter().filter(|(_, cpus)| !cpus.is_empty()) {
-        let Some(index) = (OUT + 1..first).find(|&part| parts[part].id == id) else {
+        let Some(index) = (FIRST_PARTITION..first).find(|&part| parts[part].id == id) else {
             let id = if id == UNMARKED {
                 "unmarked".into()
             } else {

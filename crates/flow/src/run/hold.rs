@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::layout::{IN, OUT};
+use super::layout::{FIRST_PARTITION, IN, OUT};
 use super::telemetry::{PartitionTelemetry, QueueTelemetry, Telemetry};
 
 /// A partition that works for more than this share of the time is the limit, wherever it waits in
@@ -83,7 +83,7 @@ impl Telemetry {
     /// What holds the rate back: the partition that waits least, or what it waits for. None before
     /// anything ran.
     pub fn limit(&self) -> Option<Limit> {
-        let inner = || self.partitions.iter().enumerate().skip(OUT + 1);
+        let inner = || self.partitions.iter().enumerate().skip(FIRST_PARTITION);
         let (index, most) = inner().max_by_key(|(_, part)| part.busy)?;
         if self.elapsed == 0 {
             return None;

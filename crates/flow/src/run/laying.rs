@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::lane::Shape;
-use super::layout::{Item, OUT, Part, Port};
+use super::layout::{Item, Part, Port, is_outside};
 use crate::graph::{Graph, NodeId, Source, ancestors};
 
 /// A layout under way.
@@ -58,7 +58,7 @@ impl Laying<'_> {
 
     /// Adds a node to its part, with all that it reads and writes.
     pub fn item(&mut self, id: NodeId) {
-        let Some(part) = self.place[id.index()].filter(|&part| part > OUT) else {
+        let Some(part) = self.place[id.index()].filter(|&part| !is_outside(part)) else {
             return;
         };
         let graph = self.graph;

@@ -20,6 +20,13 @@ use crate::value::Value;
 pub(super) const IN: usize = 0;
 /// The index of the part that samples leave by.
 pub(super) const OUT: usize = 1;
+/// The index of the first part that is a partition: those before it are the outside.
+pub(super) const FIRST_PARTITION: usize = OUT + 1;
+
+/// Whether the part of this index is the outside.
+pub(super) fn is_outside(part: usize) -> bool {
+    part < FIRST_PARTITION
+}
 
 /// The most ticks of one block or of one round of all rates.
 pub(super) const MAX_BLOCK: u64 = 1 << 22;
@@ -292,7 +299,7 @@ impl Layout {
         for index in 0..self.edges.len() {
             let bytes = super::link::block_bytes(self, &self.edges[index]).max(1);
             let edge = &mut self.edges[index];
-            if edge.from <= OUT || edge.to <= OUT {
+            if is_outside(edge.from) || is_outside(edge.to) {
                 edge.capacity = edge.capacity.max((OUTSIDE / bytes).min(MOST_OUTSIDE));
             }
         }
@@ -300,7 +307,7 @@ impl Layout {
 
     /// Makes the steps of parts shorter whose signals would not stay near.
     pub fn stay_near(&mut self) {
-        for part in self.parts.iter_mut().skip(OUT + 1) {
+        for part in self.parts.iter_mut().skip(FIRST_PARTITION) {
             // Constants are written out for all samples: of long ones not many.
             let of_tick = |shape: &Shape| shape.lane_bytes() as u64 / shape.period;
             let longest = part.shapes.iter().map(of_tick).max().unwrap_or(0);
@@ -363,7 +370,10 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
         INPUT => Some(IN),
         OUTPUT => Some(OUT),
         _ if !inner(id) => None,
-        _ => ids.binary_search(&mark(id)).ok().map(|index| index + 2),
+        _ => ids
+            .binary_search(&mark(id))
+            .ok()
+            .map(|index| FIRST_PARTITION + index),
     };
     let part = |id| Part {
         id,
@@ -389,7 +399,7 @@ fn edge(
     to: usize,
     ports: Vec<Port>,
 ) -> Result<Edge, String> {
-    let inner = from > OUT && to > OUT;
+    let inner = !is_outside(from) && !is_outside(to);
     let found = settings
         .between
         .iter()
@@ -435,7 +445,7 @@ fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
         let all = blocks.fold(0, gcd).max(round);
         part.round = round;
         part.step = all;
-        if index > OUT {
+        if !is_outside(index) {
             part.limit_step(part.sub_block.unwrap_or(u64::MAX).min(settings.step));
         }
     }

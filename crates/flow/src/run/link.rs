@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bell::Bell;
 use super::block::{Place, places};
 use super::lane::Store;
-use super::layout::{Edge, IN, Layout, OUT, Turn};
+use super::layout::{Edge, IN, Layout, Turn, is_outside};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
 use crate::queue::{Consumer, MarkedConsumer, MarkedProducer, Producer, marked, queue};
@@ -226,7 +226,7 @@ pub(super) fn link(
         } else {
             edge.capacity.div_ceil(2)
         },
-        sure: part <= OUT,
+        sure: is_outside(part),
         times: times.clone(),
     };
     let (written, _) = super::block::places(shapes, edge, |port| edge.ports[port].from);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::change::{self, Changes, Follower};
 use super::control::{Control, Failure};
 use super::lane::{self, Store};
-use super::layout::{self, IN, Layout, OUT};
+use super::layout::{self, FIRST_PARTITION, IN, Layout, OUT, is_outside};
 use super::outside::{self, Begins, Inlet, Outlet, Port};
 use super::plan::Plan;
 use super::settings::Patience;
@@ -53,7 +53,7 @@ impl Executor {
             .collect();
         let counts = Arc::new(self.counts(&plans));
         let mut ends = self.ends(&control, &counts)?;
-        let (inner, outer) = (ends.split_off(OUT + 1), ends);
+        let (inner, outer) = (ends.split_off(FIRST_PARTITION), ends);
         let [of_inlet, of_outlet] = <[Ends; 2]>::try_from(outer)
             .unwrap_or_else(|_| unreachable!("a layout has two parts for the outside"));
         let begins = Arc::new(Begins::new());
@@ -72,8 +72,8 @@ impl Executor {
         };
         for ((mut ends, plan), part) in inner
             .into_iter()
-            .zip(plans.into_iter().skip(2))
-            .zip(&layout.parts[2..])
+            .zip(plans.into_iter().skip(FIRST_PARTITION))
+            .zip(&layout.parts[FIRST_PARTITION..])
         {
             if ends.receivers.is_empty() && ends.senders.is_empty() {
                 // Nothing that it does comes out.
@@ -187,7 +187,7 @@ impl Executor {
             false => Patience::default(),
         });
         // What reads and writes has little to do, and must not keep CPUs from those that compute.
-        let patience = |part: usize| if crowded && part <= OUT { none } else { inner };
+        let patience = |part: usize| if crowded && is_outside(part) { none } else { inner };
         let mut ends: Vec<Ends> = (0..threads)
             .map(|part| Ends {
                 part,

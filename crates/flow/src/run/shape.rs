@@ -1,7 +1,7 @@
 //! What an executor made of a graph: which nodes run where, with which steps and queues.
 
 use super::Executor;
-use super::layout::{OUT, Part};
+use super::layout::{Part, is_outside};
 use super::plan::Plan;
 use super::settings::Transfer;
 use crate::kernels::Level;
@@ -69,7 +69,7 @@ impl Executor {
             partitions: parts
                 .map(|(index, part)| PartitionShape {
                     name: part.name(index),
-                    id: (index > OUT).then_some(part.id),
+                    id: (!is_outside(index)).then_some(part.id),
                     step: part.step,
                     units: units(part),
                 })

@@ -1,7 +1,7 @@
 //! What operations filters become that are written as products, delays and sums.
 
 use super::super::super::Settings;
-use super::super::super::layout::{Layout, OUT};
+use super::super::super::layout::{FIRST_PARTITION, Layout};
 use super::super::{Plan, Way};
 use crate::kernels::Level;
 use crate::{Builder, Graph, Ratio, Type};
@@ -14,7 +14,7 @@ fn operations(graph: &Graph) -> Vec<String> {
     };
     let mut layout = Layout::of(graph, &settings).unwrap();
     layout.cross();
-    let plan = Plan::new(&layout.parts[OUT + 1], Level::PORTABLE, false);
+    let plan = Plan::new(&layout.parts[FIRST_PARTITION], Level::PORTABLE, false);
     let mut names = Vec::new();
     for unit in &plan.units {
         let Way::Vector(ops) = &unit.way else {
