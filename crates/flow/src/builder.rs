@@ -11,6 +11,7 @@ use crate::node::Node;
 use crate::nodes::{self, Comparison};
 use crate::number::Rounding;
 use crate::problem::{Cause, Problem, Problems};
+use crate::ratio::Ratio;
 use crate::types::{Scalar, Type};
 
 /// Makes a [`Graph`]: wires are values, nodes are their methods and operators, and nothing is
@@ -146,14 +147,14 @@ impl Builder {
             Some(name),
             Arc::new(nodes::Input {
                 of: kind,
-                rate: crate::Ratio::ONE,
+                rate: Ratio::ONE,
             }),
             &[],
         )
     }
 
     /// Where samples of `kind` come in, `rate` for each sample of the base rate.
-    pub fn input_at(&self, name: &str, kind: Type, rate: crate::Ratio) -> Wire<'_> {
+    pub fn input_at(&self, name: &str, kind: Type, rate: Ratio) -> Wire<'_> {
         self.place(Some(name), Arc::new(nodes::Input { of: kind, rate }), &[])
     }
 

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::check;
 use crate::node::Node;
-use crate::problem::Problems;
 use crate::ratio::Ratio;
 use crate::types::Type;
 
@@ -33,6 +31,9 @@ impl ScopeId {
         self.0 as usize
     }
 }
+
+/// The partition of nodes that no mark is around.
+pub const UNMARKED: u32 = u32::MAX;
 
 /// One output of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -160,11 +161,6 @@ impl Draft {
     pub fn path(&self, node: NodeId) -> String {
         let placed = &self.nodes[node.index()];
         join(&self.scope_path(placed.scope), &placed.name)
-    }
-
-    /// The graph, or everything that is wrong with it.
-    pub fn check(self) -> Result<Graph, Problems> {
-        check::check(self, Problems::default(), &[])
     }
 }
 

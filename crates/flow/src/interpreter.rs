@@ -10,6 +10,7 @@ use crate::graph::{Graph, NodeId, Source};
 use crate::literal::Literals;
 use crate::node::Step;
 use crate::problem::{Cause, Problems};
+use crate::ratio::Ratio;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -278,7 +279,7 @@ pub(crate) fn periods(graph: &Graph) -> Result<Vec<u64>, String> {
         }
     }
     let divisor = divisor.max(1);
-    let period = |rate: crate::Ratio| {
+    let period = |rate: Ratio| {
         let period = clock * u128::from(rate.den()) / (u128::from(rate.num()) * divisor);
         let most = u128::from(MAX_TICKS);
         (period <= most).then_some(period as u64).ok_or_else(|| {

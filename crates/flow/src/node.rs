@@ -269,13 +269,6 @@ impl Registry {
         Registry::default()
     }
 
-    /// All kinds of [`nodes`](crate::nodes).
-    pub fn standard() -> Registry {
-        let mut registry = Registry::new();
-        crate::nodes::register(&mut registry);
-        registry
-    }
-
     /// Adds a kind. Its parameters are the fields of `T`.
     pub fn add<T: Node + DeserializeOwned + 'static>(&mut self, kind: &str) -> &mut Registry {
         let made = Kind {

@@ -9,8 +9,8 @@ use super::latency::Latency;
 use super::network::{Network, Queue};
 use super::ratio::{Period, maximum_cycle_ratio};
 use crate::picture::{Arrow, Block, draw};
-use crate::place::counted;
 use crate::problem::Problems;
+use crate::words::counted;
 
 /// What is found about a live network.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

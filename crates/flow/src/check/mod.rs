@@ -10,6 +10,13 @@ use crate::graph::{Draft, Graph, NodeId, Placed, ancestors};
 use crate::problem::{Cause, Problems};
 pub(crate) use structure::MAX_DEPTH;
 
+impl Draft {
+    /// The graph, or everything that is wrong with it.
+    pub fn check(self) -> Result<Graph, Problems> {
+        check(self, Problems::default(), &[])
+    }
+}
+
 /// The graph of a draft, or everything that is wrong with it: `problems` that are known, of which
 /// some have left the inputs `told` open, then what is found here.
 pub(crate) fn check(

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::graph::{Draft, NodeId, ScopeId, Source, ancestors};
+use crate::graph::{Draft, NodeId, ScopeId, Source, UNMARKED, ancestors};
 use crate::problem::{Cause, Problems};
-use crate::run::UNMARKED;
 
 /// The deepest nesting of subsystems.
 pub(crate) const MAX_DEPTH: usize = 64;

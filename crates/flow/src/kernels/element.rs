@@ -4,8 +4,8 @@ use bytemuck::Pod;
 
 use super::execute::{Memory, Operation, View};
 use super::op::{Arithmetic, Fold, Op};
-use crate::nodes::{BitwiseOp, Comparison, ShiftKind};
 use crate::number::Rounding;
+use crate::operators::{BitwiseOp, Comparison, ShiftKind};
 use crate::quotient::Quotient;
 use crate::types::Scalar;
 

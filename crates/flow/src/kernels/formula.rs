@@ -12,7 +12,7 @@ use super::op::Arithmetic;
 use super::places::Places;
 use super::simd::{self, Width, Work};
 use super::vector::{Array, Choice, Float};
-use crate::nodes::{BitwiseOp, Comparison};
+use crate::operators::{BitwiseOp, Comparison};
 use crate::types::Scalar;
 
 /// The most operations of one formula.

@@ -28,8 +28,8 @@ use super::formula::Lookup;
 use super::lane::Lane;
 use super::op::{Arithmetic, Op};
 use super::places::Places;
-use crate::nodes::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
 use crate::number::Rounding;
+use crate::operators::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
 use crate::types::Scalar;
 
 /// The most taps that are written out one by one.

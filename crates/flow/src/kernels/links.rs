@@ -1,7 +1,7 @@
 //! The parts of operations that do several things to one number.
 
 use super::op::Arithmetic;
-use crate::nodes::Comparison;
+use crate::operators::Comparison;
 
 /// What comes in beside the number that a chain is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

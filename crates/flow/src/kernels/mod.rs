@@ -8,6 +8,27 @@
 //! Loops over samples are plain Rust, compiled once for any machine and once for AVX2 and FMA; the
 //! better one is chosen when the program runs. What has to keep numbers in registers is written
 //! with vectors, also those of AVX-512.
+//!
+//! # Files
+//!
+//! In the order from what a node says to what a processor does:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `code` | what nodes compute, as operations on runs |
+//! | `op`, `op/operands` | the operations, and the runs that they read and write |
+//! | `links` | the parts of operations that do several things to one number |
+//! | `lane` | the memory of a run |
+//! | `execute` | does operations on lanes, by the files that follow |
+//! | `element` | each number by itself |
+//! | `rearrange` | numbers that only move |
+//! | `table`, `places`, `gathers` | tables with the ways to read them, functions, long delays |
+//! | `fir`, `columns` | filters, sample by sample and by columns of taps |
+//! | `chain` | operations in a row on one number |
+//! | `formula` | operations with conditions |
+//! | `recur`, `limited` | loops through one number, and sums in them that have limits |
+//! | `jit`, `jit/operation`, `no_jit` | other loops, as machine code where that can be made |
+//! | `simd`, `vector` | what the processor has: levels, and vectors of floats |
 
 mod code;
 mod element;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::code::Initial;
 use super::formula::{Lookup, Part};
 use super::links::{Link, Turn};
-use crate::nodes::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
 use crate::number::Rounding;
+use crate::operators::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
 use crate::types::Scalar;
 
 /// One product of a sum of products.

@@ -7,7 +7,7 @@ use super::execute::{Inputs, Memory, View};
 use super::limited::Limited;
 use super::links::{Operand, Turn, With};
 use super::simd::{self, Width, Work};
-use crate::nodes::Comparison;
+use crate::operators::Comparison;
 use crate::types::Scalar;
 
 /// The most operations of one loop.

@@ -4,7 +4,6 @@ use super::element::sized;
 use super::execute::{Memory, Operation, View};
 use super::lane::Lane;
 use super::op::Op;
-use crate::nodes::FunctionOf;
 use crate::types::Scalar;
 
 /// What a long delay holds: a ring of bytes. Or numbers that are used once, in their order.
@@ -66,17 +65,6 @@ impl Line {
     }
 }
 
-fn function(function: FunctionOf) -> fn(f64) -> f64 {
-    match function {
-        FunctionOf::Sin => f64::sin,
-        FunctionOf::Cos => f64::cos,
-        FunctionOf::Atan => f64::atan,
-        FunctionOf::Exp => f64::exp,
-        FunctionOf::Ln => f64::ln,
-        FunctionOf::Sqrt => f64::sqrt,
-    }
-}
-
 /// Does an operation of this kind.
 pub(super) fn run(op: &Operation, memory: &mut Memory) {
     match op {
@@ -112,7 +100,7 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
             }
         }
         Op::Map { d, a, function: f } => {
-            let f = function(*f);
+            let f = f.in_f64();
             match d.scalar {
                 Scalar::F32 => memory.write::<f32, _>(*d, |out, inputs| {
                     for (out, &a) in out.iter_mut().zip(inputs.get::<f32>(*a)) {

@@ -6,57 +6,9 @@ use super::{common_len, count, want};
 use crate::kernels::{Code, Planes};
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
+use crate::operators::{BitwiseOp, Comparison, ShiftKind};
 use crate::types::Type;
 use crate::value::Value;
-
-/// A relation of two numbers. All but `Unequal` are false for not-a-number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Comparison {
-    /// a < b
-    #[serde(rename = "<")]
-    Less,
-    /// a ≤ b
-    #[serde(rename = "<=")]
-    LessEqual,
-    /// a > b
-    #[serde(rename = ">")]
-    Greater,
-    /// a ≥ b
-    #[serde(rename = ">=")]
-    GreaterEqual,
-    /// a = b
-    #[serde(rename = "==")]
-    Equal,
-    /// a ≠ b
-    #[serde(rename = "!=")]
-    Unequal,
-}
-
-impl Comparison {
-    /// The relation of b to a that holds where this one of a to b does.
-    pub(super) fn turned(self) -> Comparison {
-        match self {
-            Comparison::Less => Comparison::Greater,
-            Comparison::LessEqual => Comparison::GreaterEqual,
-            Comparison::Greater => Comparison::Less,
-            Comparison::GreaterEqual => Comparison::LessEqual,
-            Comparison::Equal | Comparison::Unequal => self,
-        }
-    }
-
-    /// Whether the relation holds.
-    pub fn holds(self, a: Number, b: Number) -> bool {
-        let order = a.compare(b);
-        match self {
-            Comparison::Less => order.is_some_and(|o| o.is_lt()),
-            Comparison::LessEqual => order.is_some_and(|o| o.is_le()),
-            Comparison::Greater => order.is_some_and(|o| o.is_gt()),
-            Comparison::GreaterEqual => order.is_some_and(|o| o.is_ge()),
-            Comparison::Equal => order.is_some_and(|o| o.is_eq()),
-            Comparison::Unequal => !order.is_some_and(|o| o.is_eq()),
-        }
-    }
-}
 
 /// Compares two inputs by value, whatever their types.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -179,20 +131,6 @@ impl Node for Logic {
     }
 }
 
-/// An operation on bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BitwiseOp {
-    /// Bits that are set in all inputs.
-    And,
-    /// Bits that are set in any input.
-    Or,
-    /// Bits that are set in an odd number of inputs.
-    Xor,
-    /// Bits that are not set in the one input.
-    Not,
-}
-
 /// Combines the bits of whole numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -269,18 +207,6 @@ pub(super) fn whole(number: Number) -> i128 {
         Number::Int(value) => value,
         float => float.to_f64() as i128,
     }
-}
-
-/// A direction of a shift, and what comes in on the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ShiftKind {
-    /// Up, zeros in.
-    Left,
-    /// Down, copies of the sign in.
-    RightArithmetic,
-    /// Down, zeros in.
-    RightLogical,
 }
 
 /// Shifts the bits of a whole number.

@@ -7,26 +7,9 @@ use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
+use crate::operators::FunctionOf;
 use crate::types::{Scalar, Type};
 use crate::value::Value;
-
-/// A function of one real number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FunctionOf {
-    /// Sine.
-    Sin,
-    /// Cosine.
-    Cos,
-    /// Arc tangent.
-    Atan,
-    /// e to the power of the input.
-    Exp,
-    /// Natural logarithm.
-    Ln,
-    /// Square root.
-    Sqrt,
-}
 
 /// A function of each element, computed in double precision and rounded once to the type of the
 /// input.
@@ -55,14 +38,7 @@ impl Node for Function {
         Ok(vec![inputs[0]])
     }
     fn start(&self, _: &[Type], _: &[Type]) -> Box<dyn Step> {
-        let function: fn(f64) -> f64 = match self.of {
-            FunctionOf::Sin => f64::sin,
-            FunctionOf::Cos => f64::cos,
-            FunctionOf::Atan => f64::atan,
-            FunctionOf::Exp => f64::exp,
-            FunctionOf::Ln => f64::ln,
-            FunctionOf::Sqrt => f64::sqrt,
-        };
+        let function = self.of.in_f64();
         Box::new(Pure(move |inputs: &[Value], outputs: &mut [Value]| {
             outputs[0] = Value::build(outputs[0].kind(), |index| {
                 (

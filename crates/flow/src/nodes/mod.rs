@@ -22,16 +22,27 @@ mod state;
 
 pub use arithmetic::{Convert, Gain, Product, Saturate, Sum};
 pub use filter::{Dot, Fir, FirFromPort, Lookup, Lut, Nco};
-pub use logic::{Bitwise, BitwiseOp, Compare, Comparison, Logic, LogicOp, Shift, ShiftKind};
+pub use logic::{Bitwise, Compare, Logic, LogicOp, Shift};
 pub use machine::Machine;
-pub use math::{Atan2, Demodulate, Function, FunctionOf, Modulate, constellation};
+pub use math::{Atan2, Demodulate, Function, Modulate, constellation};
 pub use rate::{Down, Repeat, Up};
 pub use route::{Complex, Concat, Criterion, Mux, RealImag, Select, SelectAt, Switch};
 pub use source::{Constant, Hold, Input, Output, Pass, Unknown};
 pub use state::{Counter, Delay, Order, TappedDelay};
 
+pub use crate::operators::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
+
 use crate::node::{Mismatch, Registry};
 use crate::types::{Scalar, Type};
+
+impl Registry {
+    /// All kinds of [`nodes`](crate::nodes).
+    pub fn standard() -> Registry {
+        let mut registry = Registry::new();
+        register(&mut registry);
+        registry
+    }
+}
 
 /// The kind of [`Input`].
 pub const INPUT: &str = "input";

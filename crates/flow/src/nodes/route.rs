@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::logic::{Comparison, whole};
+use super::logic::whole;
 use super::{common_len, count, want};
 use crate::kernels::{Code, Planes};
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
+use crate::operators::Comparison;
 use crate::types::{Scalar, Type};
 use crate::value::Value;
 

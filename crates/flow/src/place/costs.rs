@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::model::QueueCosts;
 use super::transfers::TransferCost;
 use crate::graph::{Graph, NodeId};
+use crate::types::Type;
 
 /// Version of the file.
 pub const VERSION: u32 = 4;
@@ -71,8 +72,8 @@ impl Costs {
         let periods = crate::interpreter::periods(graph).unwrap_or_default();
         let node = |id: NodeId| {
             let placed = graph.node(id);
-            let elements = |kinds: &[crate::Type]| -> usize {
-                let one = |kind: &crate::Type| kind.len * (1 + usize::from(kind.complex));
+            let elements = |kinds: &[Type]| -> usize {
+                let one = |kind: &Type| kind.len * (1 + usize::from(kind.complex));
                 kinds.iter().map(one).sum()
             };
             let taps = placed.node.state_bytes(&placed.inputs, &placed.outputs) / 8;

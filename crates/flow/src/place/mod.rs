@@ -27,6 +27,28 @@
 //! settings.cpus.clear();
 //! assert!(Executor::new(&graph, settings).is_ok());
 //! ```
+//!
+//! # Files
+//!
+//! In the order from measuring to a plan:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `costs`, `measure` | what nodes cost, by a short run on one core |
+//! | `transfers` | what a block takes from one core to another, and the fastest way for its size |
+//! | `cores`, `pace` | the CPUs, how far apart they are, and how fast when all of them compute |
+//! | `wishes` | what is wanted of a plan |
+//! | `model`, `pins` | what is to be placed: items with costs, signals, and items bound to a core |
+//! | `evaluate` | how fast a placement can be with blocks of one size |
+//! | `search`, `exact` | a good placement, and the best one of a few items |
+//! | `blocks`, `round` | the exact period with a block size for each queue |
+//! | `longest` | how long a block may be |
+//! | `free` | which cores stay free, for the outside and for copies of partitions |
+//! | `limit`, `still` | what sets the rate, or why a placement would stand still |
+//! | `plan` | all of that, to a plan |
+//! | `edited`, `expected` | whether a given plan fits a graph, and how fast it is to be |
+//! | `network` | a plan as an executor has it, for the analysis |
+//! | `show` | a plan as text and as pictures |
 
 mod blocks;
 mod cores;
@@ -59,7 +81,6 @@ pub use model::{Grouping, QueueCosts};
 pub use network::network;
 pub use pace::{ALIKE, measure_paces};
 pub use plan::{Partition, Plan, PlanError, Queue, SCHEMA, VERSION, plan};
-pub(crate) use show::counted;
 pub use show::rate_in_words;
 pub use transfers::{TransferCost, fastest, measure_transfers};
 pub use wishes::Wishes;

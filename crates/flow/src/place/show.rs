@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use super::plan::{Partition, Plan, Queue};
 use crate::analysis::quoted;
 use crate::picture::{Arrow, Block, draw, some};
+use crate::words::counted;
 
 impl Plan {
     fn name(&self, id: Option<u32>, outside: &str) -> String {
@@ -178,12 +179,6 @@ impl fmt::Display for Plan {
             rate_in_words(self.rate())
         )
     }
-}
-
-/// So many of something.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    let end = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{end}")
 }
 
 /// A rate with three places, in millions or thousands where it has some.

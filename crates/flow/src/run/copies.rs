@@ -6,7 +6,8 @@
 
 use super::change::Clock;
 use super::layout::{Edge, FIRST_PARTITION, Layout, Part, Turn, is_outside};
-use super::settings::{Settings, UNMARKED};
+use super::settings::Settings;
+use crate::graph::UNMARKED;
 use crate::node::can_be_copied;
 use crate::problem::{Cause, Problems};
 

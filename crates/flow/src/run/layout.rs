@@ -1,17 +1,14 @@
 //! Which thread runs which node, and what crosses from one to another.
 
-use std::collections::{BTreeMap, HashMap};
+mod build;
+
 use std::sync::Arc;
 
-use num_integer::{gcd, lcm};
-
 use super::lane::Shape;
-use super::laying::Laying;
-use super::settings::{Between, Settings, Transfer, UNMARKED};
-use crate::graph::{Graph, NodeId, Source};
+use super::settings::Transfer;
+use crate::graph::{Graph, NodeId, UNMARKED};
 use crate::kernels::Level;
 use crate::node::Node;
-use crate::nodes::{INPUT, OUTPUT};
 use crate::problem::{Cause, Problems};
 use crate::types::{Scalar, Type};
 use crate::value::Value;
@@ -165,76 +162,6 @@ pub(super) struct Layout {
     pub parameters: Vec<(String, Arc<dyn Node>, Scalar)>,
 }
 
-impl Layout {
-    /// The layout of a graph, without absorbed delays.
-    pub fn of(graph: &Graph, settings: &Settings) -> Result<Layout, Problems> {
-        let fault = |text| Problems::one(Cause::Limit, graph.name(), text);
-        let periods = crate::interpreter::periods(graph).map_err(fault)?;
-        let turns = crate::interpreter::turns(graph, &periods);
-        let round = common(&turns).map_err(fault)?;
-        let (parts, place) = places(graph, settings)?;
-        let changeable = changeable(graph, &settings.changeable)?;
-        let mut laying = Laying {
-            graph,
-            periods,
-            parts,
-            place,
-            known: HashMap::new(),
-            crossings: BTreeMap::new(),
-            changeable,
-        };
-        let inputs = graph
-            .inputs()
-            .map(|id| {
-                (
-                    graph.path(id),
-                    laying.signal(IN, Source { node: id, port: 0 }),
-                )
-            })
-            .collect();
-        for &id in graph.order() {
-            laying.item(id);
-        }
-        let outputs = graph
-            .outputs()
-            .map(|id| {
-                let signal = laying.signal(OUT, graph.node(id).from[0]);
-                (graph.path(id), signal, laying.periods[id.index()])
-            })
-            .collect();
-        let Laying {
-            mut parts,
-            crossings,
-            changeable,
-            ..
-        } = laying;
-        let edges = crossings
-            .into_iter()
-            .map(|((from, to), ports)| edge(&parts, settings, round, from, to, ports))
-            .collect::<Result<Vec<Edge>, String>>()
-            .map_err(fault)?;
-        steps(&mut parts, &edges, settings, round);
-        let edges = super::copies::copy(graph.name(), &mut parts, edges, settings)?;
-        Ok(Layout {
-            parts,
-            edges,
-            inputs,
-            outputs,
-            parameters: changeable
-                .into_iter()
-                .map(|id| {
-                    let placed = graph.node(id);
-                    let scalar = placed
-                        .outputs
-                        .first()
-                        .map_or(Scalar::F64, |kind| kind.scalar);
-                    (graph.path(id), placed.node.clone(), scalar)
-                })
-                .collect(),
-        })
-    }
-}
-
 /// The nodes of these paths, if all have numbers that may change during a run, as
 /// [`Settings::changeable`] wants it.
 pub fn changeable(graph: &Graph, paths: &[String]) -> Result<Vec<NodeId>, Problems> {
@@ -328,125 +255,6 @@ impl Layout {
                 self.parts[edge.from].sent.push(port.from);
                 self.parts[edge.to].received.push(port.to);
             }
-        }
-    }
-}
-
-/// The ticks after which all rates begin anew.
-fn common(periods: &[u64]) -> Result<u64, String> {
-    let mut round: u128 = 1;
-    for &period in periods {
-        round = lcm(round, period.into());
-        if round > MAX_BLOCK.into() {
-            return Err(format!(
-                "the rates begin anew after more than {MAX_BLOCK} ticks: use smaller rate changes"
-            ));
-        }
-    }
-    Ok(round as u64)
-}
-
-/// The parts, still empty, and the part of each node.
-fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<usize>>), Problems> {
-    if let Some(given) = &settings.partitions
-        && given.len() != graph.nodes().len()
-    {
-        let (given, nodes) = (given.len(), graph.nodes().len());
-        let text = format!("{given} partitions are given for {nodes} nodes: give one for each");
-        return Err(Problems::one(Cause::Parameter, graph.name(), text));
-    }
-    let inner = |id: NodeId| {
-        let node = &graph.node(id).node;
-        node.kind() != INPUT && node.kind() != OUTPUT && !node.constant()
-    };
-    let mark = |id: NodeId| match &settings.partitions {
-        Some(given) => given[id.index()],
-        None => graph.partition(id).unwrap_or(UNMARKED),
-    };
-    let mut ids: Vec<u32> = graph.ids().filter(|&id| inner(id)).map(mark).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let place = |id: NodeId| match graph.node(id).node.kind() {
-        INPUT => Some(IN),
-        OUTPUT => Some(OUT),
-        _ if !inner(id) => None,
-        _ => ids
-            .binary_search(&mark(id))
-            .ok()
-            .map(|index| FIRST_PARTITION + index),
-    };
-    let part = |id| Part {
-        id,
-        copy: 0,
-        items: Vec::new(),
-        shapes: Vec::new(),
-        sent: Vec::new(),
-        received: Vec::new(),
-        step: 1,
-        round: 1,
-        sub_block: None,
-    };
-    let places = graph.ids().map(place).collect();
-    let parts = [0, 0].into_iter().chain(ids.iter().copied()).map(part);
-    Ok((parts.collect(), places))
-}
-
-fn edge(
-    parts: &[Part],
-    settings: &Settings,
-    round: u64,
-    from: usize,
-    to: usize,
-    ports: Vec<Port>,
-) -> Result<Edge, String> {
-    let inner = !is_outside(from) && !is_outside(to);
-    let found = settings
-        .between
-        .iter()
-        .find(|between| inner && between.from == parts[from].id && between.to == parts[to].id);
-    let Between {
-        block,
-        capacity,
-        transfer,
-        ..
-    } = found.copied().unwrap_or(Between {
-        from: 0,
-        to: 0,
-        block: settings.block,
-        capacity: settings.capacity,
-        transfer: settings.transfer,
-    });
-    if block == 0 || block > MAX_BLOCK {
-        return Err(format!(
-            "a block of {block} ticks: it must be 1 to {MAX_BLOCK}"
-        ));
-    }
-    Ok(Edge {
-        from,
-        to,
-        ports,
-        block: block.next_multiple_of(round),
-        capacity,
-        transfer,
-        initial: 0,
-        writes: Turn::EVERY,
-        reads: Turn::EVERY,
-    })
-}
-
-/// Gives each part the largest step that divides its blocks and is not more than its marks or the
-/// settings say.
-fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
-    for (index, part) in parts.iter_mut().enumerate() {
-        let blocks = edges
-            .iter()
-            .filter(|edge| edge.from == index || edge.to == index)
-            .map(|edge| edge.block);
-        let all = blocks.fold(0, gcd).max(round);
-        part.round = round;
-        part.step = all;
-        if !is_outside(index) {
-            part.limit_step(part.sub_block.unwrap_or(u64::MAX).min(settings.step));
         }
     }
 }

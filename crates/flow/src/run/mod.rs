@@ -29,26 +29,57 @@
 //! interpreter. Samples come out when the block that they are in is complete. And behind the end of
 //! the inputs there are zeros until all is out: nodes of one's own see them, outputs do not. The
 //! payload of a not-a-number is not kept.
+//!
+//! # Files
+//!
+//! In the order from a graph to a partition that runs:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `settings` | how a graph is to run |
+//! | `layout`, `layout/build` | which part has which node, and the queues between parts |
+//! | `copies` | copies of parts without state, among which blocks go round |
+//! | `absorb` | delays beside a queue become what the queue holds at the start |
+//! | `limits` | refuses what takes too much memory, and threads that cannot be |
+//! | `deadlock` | refuses a layout that would stand still |
+//! | `shape` | shows what was made of a graph |
+//! | `schedule` | the order of a part's nodes, and which of them go sample by sample |
+//! | `plan` | a part as code, by the files of its folder, in this order: |
+//! | `plan/draft` | nodes become operations |
+//! | `plan/delays` | delays become views of memory |
+//! | `plan/groups`, `improve` | groups of operations, without what nobody reads; filters |
+//! | `plan/recur` | loops through one number become one operation |
+//! | `plan/formulas`, `plan/choices` | choices become one, with what is for them alone |
+//! | `plan/chains`, `plan/in_place` | operations in a row become one, which may work in place |
+//! | `plan/memory`, `lane` | runs of numbers, and thereby signals, get their memory |
+//! | `prepare` | the threads of a run, and the queues between them |
+//! | `link`, `block` | the two ends of a queue, and where signals lie in its blocks |
+//! | `in_blocks` | which signals work in blocks, without a copy |
+//! | `worker`, `bell` | the thread of a part, and how it waits |
+//! | `unit`, `bytes`, `slow` | run a step: operations, nodes on bytes, nodes by sample |
+//! | `change`, `gate` | numbers of nodes that change at a tick, which no thread passes unseen |
+//! | `outside` | the threads that read inputs and write outputs |
+//! | `control` | where a run ends, and why |
+//! | `telemetry`, `bottleneck`, `show` | where the time goes, what holds the rate back, in words |
 
 mod absorb;
 mod bell;
 // Signals work in memory of queues.
 #[allow(unsafe_code)]
 mod block;
+mod bottleneck;
 mod bytes;
 mod change;
 mod control;
 mod copies;
+mod deadlock;
 mod gate;
-mod hold;
 mod improve;
 mod in_blocks;
 mod lane;
-mod laying;
 mod layout;
 mod limits;
 mod link;
-mod live;
 mod outside;
 mod plan;
 mod prepare;
@@ -68,22 +99,24 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
+pub use bottleneck::Limit;
 pub use change::ChangeError;
 pub use control::Failure;
-pub use hold::Limit;
 pub use layout::changeable;
 pub use limits::MAX_RUN_BYTES;
-pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};
+pub use settings::{Between, Patience, Settings, Transfer};
 pub use shape::{PartitionShape, QueueShape, Shape};
 pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
 
+pub use crate::graph::UNMARKED;
+
 use crate::graph::Graph;
 use crate::literal::Literals;
-use crate::place::counted;
 use crate::problem::Problems;
 use crate::queue::sync;
 use crate::types::Type;
 use crate::value::Value;
+use crate::words::counted;
 use change::Changes;
 use control::Control;
 use layout::Layout;
@@ -186,9 +219,9 @@ impl Executor {
         let mut layout = within_memory(graph, &settings)?;
         layout.cross();
         layout.stay_near();
-        live::check(&layout, graph.name())?;
+        deadlock::check(&layout, graph.name())?;
         limits::threads(&settings, graph.name())?;
-        let ports = |ids: &mut dyn Iterator<Item = crate::NodeId>, input: bool| {
+        let ports = |ids: &mut dyn Iterator<Item = crate::graph::NodeId>, input: bool| {
             ids.map(|id| {
                 let node = graph.node(id);
                 if input {

@@ -187,7 +187,13 @@ impl Executor {
             false => Patience::default(),
         });
         // What reads and writes has little to do, and must not keep CPUs from those that compute.
-        let patience = |part: usize| if crowded && is_outside(part) { none } else { inner };
+        let patience = |part: usize| {
+            if crowded && is_outside(part) {
+                none
+            } else {
+                inner
+            }
+        };
         let mut ends: Vec<Ends> = (0..threads)
             .map(|part| Ends {
                 part,

@@ -6,9 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernels::Level;
 
-/// The partition of nodes that no mark is around.
-pub const UNMARKED: u32 = u32::MAX;
-
 /// How a block passes a queue. What comes out does not depend on it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::hold::Limit;
+use super::bottleneck::Limit;
 use super::telemetry::{Quantiles, Telemetry};
 
 /// Puts text together; writing to a string does not fail.

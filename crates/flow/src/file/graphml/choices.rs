@@ -3,7 +3,7 @@
 use super::kinds::{Block, Made, Result, made, unknown};
 use super::translate::MAX_RANGES;
 use crate::nodes::{self, BitwiseOp, Comparison, Criterion, LogicOp, Lookup, ShiftKind};
-use crate::types::Scalar;
+use crate::types::{MAX_LEN, Scalar};
 
 impl Block<'_> {
     pub(super) fn switch(&self) -> Result<Made> {
@@ -150,8 +150,7 @@ impl Block<'_> {
         } else {
             "OutputSizeArray"
         };
-        let length =
-            || -> Result<usize> { Ok(self.whole(size)?.min(crate::MAX_LEN as u64 + 1) as usize) };
+        let length = || -> Result<usize> { Ok(self.whole(size)?.min(MAX_LEN as u64 + 1) as usize) };
         let below = |index: u64| {
             index
                 .checked_sub(base)

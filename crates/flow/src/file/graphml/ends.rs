@@ -10,6 +10,7 @@ use crate::file::MAX_NODES;
 use crate::graph::{NodeId, ScopeId, Source};
 use crate::nodes::{self, MAX_INPUTS};
 use crate::problem::Cause;
+use crate::ratio::Ratio;
 use crate::types::Type;
 
 /// What a fan does.
@@ -42,7 +43,7 @@ impl Translator<'_> {
                         let name = name(self, "output", port);
                         let input = nodes::Input {
                             of: kind,
-                            rate: crate::Ratio::ONE,
+                            rate: Ratio::ONE,
                         };
                         let id = self.place(&name, ScopeId::TOP, line, Arc::new(input));
                         self.sources

@@ -7,7 +7,7 @@ use super::xml::Data;
 use crate::literal::{Literals, MAX_LITERALS, ends_in_sign};
 use crate::node::Node;
 use crate::nodes::{self, FunctionOf, Order};
-use crate::number::Rounding;
+use crate::number::{Number, Rounding};
 use crate::types::{Scalar, Type};
 
 /// A block with its parameters, and what its arcs say about its ports.
@@ -56,7 +56,7 @@ pub(super) fn unknown(why: impl Into<String>) -> Result<Made> {
 }
 
 /// The numbers of `[1, 2; 3+4i]`, `[1 2 -3]`, `{[2, 4]}` or `5`; none of `[]`.
-pub(super) fn numbers(text: &str) -> Option<Vec<(crate::Number, crate::Number)>> {
+pub(super) fn numbers(text: &str) -> Option<Vec<(Number, Number)>> {
     let text = text.trim();
     let inner = text
         .trim_start_matches(['{', '['])
@@ -398,9 +398,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::numbers;
+    use crate::number::Number;
 
     fn read(text: &str) -> Option<Vec<(f64, f64)>> {
-        let both = |(re, im): &(crate::Number, crate::Number)| (re.to_f64(), im.to_f64());
+        let both = |(re, im): &(Number, Number)| (re.to_f64(), im.to_f64());
         Some(numbers(text)?.iter().map(both).collect())
     }
 

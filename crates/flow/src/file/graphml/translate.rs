@@ -11,6 +11,7 @@ use super::xml::{Document, Node as Raw};
 use crate::check::MAX_DEPTH;
 use crate::file::{Loaded, MAX_FILE, MAX_NODES, check};
 use crate::graph::{Draft, NodeId, ScopeId, Source};
+use crate::literal::Literals;
 use crate::node::Node;
 use crate::nodes::{self, MAX_INPUTS};
 use crate::problem::{Cause, Problems};
@@ -393,10 +394,9 @@ impl Translator<'_> {
             return Ok(Made::Unknown(what));
         }
         let text = self.text(node, "Numeric.InitialOutput");
-        let initial = numbers(text).ok_or_else(|| {
-            format!("Numeric.InitialOutput `{text}` is not a list of numbers such as [1, 2]")
-        })?;
-        let initial = crate::Literals::new(initial).unwrap_or(0.into());
+        let initial = numbers(text)
+            .ok_or_else(|| format!("Numeric.InitialOutput `{text}` is no list of numbers"))?;
+        let initial = Literals::new(initial).unwrap_or(0.into());
         Ok(Made::Node(Arc::new(nodes::Hold { initial })))
     }
 }

@@ -166,16 +166,9 @@ impl Planning<'_> {
         else {
             return None;
         };
-        let turned = match relation {
-            Comparison::Less => Comparison::Greater,
-            Comparison::LessEqual => Comparison::GreaterEqual,
-            Comparison::Greater => Comparison::Less,
-            Comparison::GreaterEqual => Comparison::LessEqual,
-            same => same,
-        };
         let (x, relation, y) = match (writer(x), writer(y)) {
             (Some(_), None) => (x, relation, y),
-            (None, Some(_)) => (y, turned, x),
+            (None, Some(_)) => (y, relation.turned(), x),
             _ => return None,
         };
         self.same(a, y).then(|| (x, (relation, self.operand(y)), b))

@@ -1,4 +1,4 @@
-//! What holds the rate back, told from who waits for whom.
+//! The bottleneck of a run: what holds its rate back, told from who waits for whom.
 
 use std::fmt;
 
