@@ -101,17 +101,8 @@ struct History {
     bits: HashMap<usize, u64>,
 }
 
-/// What a unit is before memory is laid out.
-struct Draft {
-    items: Vec<usize>,
-    ops: Vec<Op<Reg>>,
-    kind: Kind,
-    period: u64,
-    context: Option<usize>,
-}
-
-/// What runs in one go, in operations.
-struct Group {
+/// Some nodes that run in one go, as operations on runs that have no memory yet.
+struct OpGroup {
     items: Vec<usize>,
     ops: Vec<Op<Reg>>,
     kind: Kind,
@@ -121,6 +112,20 @@ struct Group {
 
 /// The place of an operation: its group, and its index there.
 type At = (usize, usize);
+
+/// A run that is another one, some samples later.
+struct DelayedRun {
+    of: Reg,
+    by: usize,
+    /// What comes out first.
+    initial: Initial,
+}
+
+/// What says which samples some nodes have: all these signals are true.
+struct Context {
+    enables: Vec<usize>,
+    period: u64,
+}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -136,17 +141,16 @@ struct Planning<'a> {
     code: Code,
     /// The runs of each signal.
     signals: Vec<Planes>,
-    drafts: Vec<Draft>,
+    /// The units, each as one group.
+    drafts: Vec<OpGroup>,
     /// What comes behind all units.
     last: Vec<Op<Reg>>,
-    /// Runs that are delayed: of which, by how many samples, and what comes out first.
-    delayed: HashMap<Reg, (Reg, usize, Initial)>,
+    delayed: HashMap<Reg, DelayedRun>,
     /// Runs that are views: of which, so many samples ago.
     views: HashMap<Reg, (Reg, usize)>,
     histories: HashMap<Reg, History>,
     lines: Vec<Line>,
-    /// The enable signals of each context, and its period.
-    contexts: Vec<(Vec<usize>, u64)>,
+    contexts: Vec<Context>,
     /// The samples of a signal that a context has.
     compacted: HashMap<(usize, usize), Planes>,
     /// The nodes of the present unit.

@@ -18,7 +18,7 @@ impl Planning<'_> {
     /// stored, and numbers that are constant need no run. `uses` says how often each run is read.
     pub(super) fn chains(
         &mut self,
-        groups: &mut [Group],
+        groups: &mut [OpGroup],
         kept: &HashSet<Reg>,
         uses: &HashMap<Reg, usize>,
     ) {
@@ -110,11 +110,11 @@ impl Planning<'_> {
     /// and how often. A chain can begin with each of these numbers.
     fn repeats(
         &self,
-        groups: &[Group],
+        groups: &[OpGroup],
         kept: &HashSet<Reg>,
         uses: &HashMap<Reg, usize>,
     ) -> HashMap<Reg, (At, Reg, usize)> {
-        let vectors = |(_, group): &(usize, &Group)| group.kind == Kind::Vector;
+        let vectors = |(_, group): &(usize, &OpGroup)| group.kind == Kind::Vector;
         let groups = groups.iter().enumerate().filter(vectors);
         let places = groups.flat_map(|(number, group)| {
             (0..)

@@ -27,7 +27,7 @@ impl Planning<'_> {
                 let bytes = by * plane.len * plane.scalar.bytes();
                 let short = bytes <= MOVED || by <= 2 * self.samples(plane.period);
                 if short || kind == Kind::Loop || wide.contains(&d) {
-                    self.delayed.insert(d, (a, by, initial));
+                    self.delayed.insert(d, DelayedRun { of: a, by, initial });
                     // Keeps its place for a copy.
                     kept.push(Op::Past {
                         d,
@@ -68,7 +68,7 @@ impl Planning<'_> {
                 (self.code.period, self.code.context) = (plane.period, plane.context);
                 let copy = self.code.reg(plane.scalar, plane.len);
                 if let Some(delayed) = self.delayed.get_mut(&d) {
-                    delayed.0 = copy;
+                    delayed.of = copy;
                 }
                 self.view(d);
                 let op = Op::Copy { d: copy, a };
@@ -109,17 +109,17 @@ impl Planning<'_> {
             if let Some(&known) = self.views.get(&at) {
                 break known;
             }
-            let Some(&(a, ..)) = self.delayed.get(&at) else {
+            let Some(delayed) = self.delayed.get(&at) else {
                 break (at, 0);
             };
             if chain.contains(&at) {
                 return None;
             }
             chain.push(at);
-            at = a;
+            at = delayed.of;
         };
         for &reg in chain.iter().rev() {
-            let (_, by, initial) = self.delayed[&reg].clone();
+            let DelayedRun { by, initial, .. } = &self.delayed[&reg];
             let len = self.code.plane(reg).len;
             let numbers = by * len;
             let history = self.histories.entry(root).or_default();

@@ -33,7 +33,7 @@ impl Planning<'_> {
         self.now = items.clone();
         if alike && items.iter().all(|&item| self.emit(item, context)) {
             let ops = std::mem::take(&mut self.code.ops);
-            self.drafts.push(Draft {
+            self.drafts.push(OpGroup {
                 items: items.clone(),
                 ops,
                 kind,
@@ -52,7 +52,7 @@ impl Planning<'_> {
             self.inner.remove(signal);
         }
         let (ops, kind, context) = (vec![], Kind::Slow, None);
-        self.drafts.push(Draft {
+        self.drafts.push(OpGroup {
             items,
             ops,
             kind,
@@ -68,18 +68,21 @@ impl Planning<'_> {
         if let Some(known) = self
             .contexts
             .iter()
-            .position(|known| known.0 == enables && known.1 == period)
+            .position(|known| known.enables == enables && known.period == period)
         {
             return known;
         }
         let context = self.contexts.len();
-        self.contexts.push((enables.to_vec(), period));
+        self.contexts.push(Context {
+            enables: enables.to_vec(),
+            period,
+        });
         (self.code.period, self.code.context) = (period, None);
         let from = enables
             .iter()
             .map(|&signal| self.input(signal, None).re)
             .collect();
-        self.drafts.push(Draft {
+        self.drafts.push(OpGroup {
             items: items.to_vec(),
             ops: vec![Op::Enable { context, from }],
             kind: Kind::Vector,
@@ -119,7 +122,7 @@ impl Planning<'_> {
                 }
             }
         }
-        self.drafts.push(Draft {
+        self.drafts.push(OpGroup {
             items: items.to_vec(),
             ops,
             kind: Kind::Vector,

@@ -38,7 +38,7 @@ impl Making {
 impl Planning<'_> {
     /// Puts comparisons, choices and tables, with what is calculated for them alone, into
     /// formulas.
-    pub(super) fn formulas(&self, groups: &mut [Group], kept: &HashSet<Reg>) {
+    pub(super) fn formulas(&self, groups: &mut [OpGroup], kept: &HashSet<Reg>) {
         let mut writers: HashMap<Reg, At> = HashMap::new();
         let mut readers: HashMap<Reg, Vec<At>> = HashMap::new();
         for (number, group) in groups.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Planning<'_> {
         &self,
         at: At,
         d: Reg,
-        groups: &[Group],
+        groups: &[OpGroup],
         kept: &HashSet<Reg>,
         writers: &HashMap<Reg, At>,
         readers: &HashMap<Reg, Vec<At>>,

@@ -6,7 +6,7 @@ use super::*;
 #[path = "groups_tests.rs"]
 mod tests;
 
-impl Group {
+impl OpGroup {
     /// Makes the group belong to these items too.
     pub(super) fn add_items(&mut self, items: impl IntoIterator<Item = usize>) {
         for item in items {
@@ -18,7 +18,7 @@ impl Group {
 }
 
 /// Takes these operations out of their groups.
-pub(super) fn remove_ops(groups: &mut [Group], gone: &HashSet<At>) {
+pub(super) fn remove_ops(groups: &mut [OpGroup], gone: &HashSet<At>) {
     for (number, group) in groups.iter_mut().enumerate() {
         let mut index = 0;
         group.ops.retain(|_| {
@@ -44,43 +44,29 @@ impl Planning<'_> {
 
     /// The units in operations: loops without what is not of the loop, and without what nobody
     /// reads.
-    pub(super) fn groups(&mut self) -> Vec<Group> {
+    pub(super) fn groups(&mut self) -> Vec<OpGroup> {
         // A run under several names alone keeps nothing.
         self.histories.retain(|_, history| history.past > 0);
         let mut groups = Vec::new();
-        for Draft {
-            items,
-            ops,
-            kind,
-            period,
-            context,
-        } in std::mem::take(&mut self.drafts)
-        {
-            let parts = match kind {
-                Kind::Loop => improve::groups(ops, &|op| self.reach(op), &|reg| self.place(reg)),
-                _ => vec![(false, ops)],
-            };
-            for (looped, ops) in parts {
-                let kind = match kind {
-                    Kind::Loop if !looped => Kind::Vector,
-                    other => other,
-                };
-                let items = items.clone();
-                groups.push(Group {
-                    items,
-                    ops,
-                    kind,
-                    period,
-                    context,
-                });
+        for draft in std::mem::take(&mut self.drafts) {
+            if draft.kind != Kind::Loop {
+                groups.push(draft);
+                continue;
             }
+            let parts = improve::groups(draft.ops, &|op| self.reach(op), &|reg| self.place(reg));
+            groups.extend(parts.into_iter().map(|(looped, ops)| OpGroup {
+                items: draft.items.clone(),
+                ops,
+                kind: if looped { Kind::Loop } else { Kind::Vector },
+                ..draft
+            }));
         }
         for op in std::mem::take(&mut self.last) {
             let plane = match &op {
                 Op::Remember { a: reg, .. } | Op::Copy { d: reg, .. } => self.code.plane(*reg),
                 _ => continue,
             };
-            groups.push(Group {
+            groups.push(OpGroup {
                 items: vec![],
                 ops: vec![op],
                 kind: Kind::Vector,
@@ -103,13 +89,13 @@ impl Planning<'_> {
     }
 
     /// Prunes, fuses, finds filters.
-    fn improve(&mut self, groups: &mut [Group], kept: &HashSet<Reg>) {
-        fn ops(groups: &mut [Group], loops: bool) -> Vec<&mut Vec<Op<Reg>>> {
-            let wanted = |group: &&mut Group| loops || group.kind != Kind::Loop;
+    fn improve(&mut self, groups: &mut [OpGroup], kept: &HashSet<Reg>) {
+        fn ops(groups: &mut [OpGroup], loops: bool) -> Vec<&mut Vec<Op<Reg>>> {
+            let wanted = |group: &&mut OpGroup| loops || group.kind != Kind::Loop;
             let groups = groups.iter_mut().filter(wanted);
             groups.map(|group| &mut group.ops).collect()
         }
-        let uses = |planning: &Self, groups: &mut [Group]| {
+        let uses = |planning: &Self, groups: &mut [OpGroup]| {
             let mut uses = improve::uses(&ops(groups, true), &|reg| planning.place(reg));
             // What is read elsewhere is not only for one sum.
             kept.iter()
@@ -134,7 +120,7 @@ impl Planning<'_> {
     }
 
     /// Puts filters in the place of chains of products and sums.
-    fn filters(&mut self, groups: &mut [Group], uses: &HashMap<Reg, usize>) {
+    fn filters(&mut self, groups: &mut [OpGroup], uses: &HashMap<Reg, usize>) {
         let mut chains = HashMap::new();
         let mut found = Vec::new();
         let vectors = groups.iter().enumerate();
@@ -238,13 +224,13 @@ impl Planning<'_> {
     }
 
     /// Runs that others than the operations read or write.
-    fn elsewhere(&self, groups: &[Group]) -> HashSet<Reg> {
+    fn elsewhere(&self, groups: &[OpGroup]) -> HashSet<Reg> {
         let crossing = self.part.sent.iter().chain(&self.part.received);
         self.runs(crossing).chain(self.slow(groups)).collect()
     }
 
     /// Runs that nodes read or write which are no operations.
-    pub(super) fn slow(&self, groups: &[Group]) -> HashSet<Reg> {
+    pub(super) fn slow(&self, groups: &[OpGroup]) -> HashSet<Reg> {
         let slow = groups.iter().filter(|group| group.kind == Kind::Slow);
         let items = slow.flat_map(|group| &group.items);
         let signals = items
@@ -267,7 +253,7 @@ impl Planning<'_> {
 
     /// Runs that keep their memory: those with a past, those that are constant, and those that
     /// others read or write.
-    pub(super) fn kept(&self, groups: &[Group]) -> HashSet<Reg> {
+    pub(super) fn kept(&self, groups: &[OpGroup]) -> HashSet<Reg> {
         let mut kept = self.elsewhere(groups);
         kept.extend(self.histories.keys().copied());
         // Of constants those that are read.

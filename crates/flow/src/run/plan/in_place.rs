@@ -29,7 +29,7 @@ impl InPlace {
 
 impl Planning<'_> {
     /// Finds the chains that can work in place.
-    pub(super) fn in_place(&self, groups: &[Group]) -> InPlace {
+    pub(super) fn in_place(&self, groups: &[OpGroup]) -> InPlace {
         let mut uses: HashMap<Reg, Uses> = HashMap::new();
         let mut chains = Vec::new();
         for (now, (group, op)) in operations(groups).enumerate() {
@@ -80,9 +80,9 @@ impl Planning<'_> {
 }
 
 /// All operations, in the order of a step.
-fn operations(groups: &[Group]) -> impl Iterator<Item = (&Group, &Op<Reg>)> {
+fn operations(groups: &[OpGroup]) -> impl Iterator<Item = (&OpGroup, &Op<Reg>)> {
     let of = |group| move |op| (group, op);
     groups
         .iter()
-        .flat_map(move |group: &Group| group.ops.iter().map(of(group)))
+        .flat_map(move |group: &OpGroup| group.ops.iter().map(of(group)))
 }

@@ -13,7 +13,7 @@ struct Memory {
 }
 
 /// The operations of a step, each with the moment at which it runs: those of a loop have one.
-fn moments(groups: &[Group]) -> Vec<(usize, &Op<Reg>)> {
+fn moments(groups: &[OpGroup]) -> Vec<(usize, &Op<Reg>)> {
     let (mut moments, mut now) = (Vec::new(), 0);
     for group in groups {
         let last = now + group.ops.len();
@@ -52,7 +52,7 @@ impl Planning<'_> {
         let mut changing = self.changing(&memory);
         let mut units = Vec::new();
         let mut scratch = 0;
-        for Group {
+        for OpGroup {
             items,
             ops,
             kind,
@@ -123,7 +123,7 @@ impl Planning<'_> {
 
     /// Gives memory to all other runs: each needs it for a part of the step alone, and shares it
     /// with others.
-    fn place_others(&self, groups: &[Group], memory: &mut Memory) {
+    fn place_others(&self, groups: &[OpGroup], memory: &mut Memory) {
         let moments = moments(groups);
         let mut last: HashMap<Reg, usize> = HashMap::new();
         for &(at, op) in &moments {
@@ -188,7 +188,7 @@ impl Planning<'_> {
     /// Where the runs of loops are that are stored, because they are kept or others read them.
     fn outside(
         &self,
-        groups: &[Group],
+        groups: &[OpGroup],
         kept: &HashSet<Reg>,
         memory: &Memory,
     ) -> HashSet<(usize, usize)> {

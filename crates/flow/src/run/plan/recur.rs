@@ -15,7 +15,7 @@ impl Planning<'_> {
     /// If one number goes around a loop, through a few operations with what comes from outside, the
     /// loop becomes one operation, and all else that it makes is made of that number, for many
     /// samples at once.
-    pub(super) fn recur(&self, group: &mut Group) {
+    pub(super) fn recur(&self, group: &mut OpGroup) {
         if group.kind != Kind::Loop {
             return;
         }
