@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::gate::Gate;
 use super::lane::Store;
 use super::plan::{Plan, Running, Way};
-use super::unit::Fault;
 use crate::kernels::lane::Lane;
-use crate::kernels::{self, Making, Memory, Op, Operation, View, execute};
+use crate::kernels::{self, Making, Op, Operation, View};
 use crate::literal::Literals;
 use crate::node::Node;
 use crate::types::Scalar;
@@ -221,13 +220,23 @@ struct Taps {
 }
 
 /// Taps that change within the present step.
-struct Cut {
+pub(super) struct Cut {
     unit: usize,
-    op: usize,
+    /// The operation of the unit.
+    pub op: usize,
     term: usize,
     /// From which sample on, where all ticks of the step have samples.
     sample: usize,
     taps: Arc<[u64]>,
+}
+
+impl Cut {
+    /// Gives the operation that it is of the new taps.
+    pub fn apply(&self, op: &mut Operation) {
+        if let Op::Fir { terms, .. } = op {
+            terms[self.term].taps = self.taps.clone();
+        }
+    }
 }
 
 /// What of a plan changes with numbers of nodes.
@@ -285,9 +294,15 @@ impl Changing {
         self.taps.len() > before
     }
 
-    /// Whether taps change within this step.
-    pub fn has_cuts(&self) -> bool {
-        !self.cuts.is_empty()
+    /// The cuts within this step in the operations of a unit, each with its sample, the first
+    /// first. `present` are the samples that there are, under a condition.
+    pub fn cuts_of(&self, unit: usize, present: Option<&[u32]>) -> Vec<(usize, &Cut)> {
+        let sample = |cut: &Cut| match present {
+            Some(samples) => samples.partition_point(|&sample| (sample as usize) < cut.sample),
+            None => cut.sample,
+        };
+        let own = self.cuts.iter().filter(|cut| cut.unit == unit);
+        own.map(|cut| (sample(cut), cut)).collect()
     }
 }
 
@@ -357,87 +372,6 @@ pub(super) fn prepare(plan: &mut Plan, due: &[Due]) {
             }
         }
     }
-}
-
-/// Runs a unit for a step within which taps change.
-pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
-    let cuts = std::mem::take(&mut plan.changing.cuts);
-    let result = cut(plan, index, &cuts);
-    plan.changing.cuts = cuts;
-    result
-}
-
-fn cut(plan: &mut Plan, index: usize, cuts: &[Cut]) -> Result<(), Fault> {
-    let Running {
-        way,
-        count,
-        context,
-        ..
-    } = &mut plan.units[index];
-    let present = context.map(|context| plan.contexts[context].clone());
-    let count = present.as_ref().map_or(*count, Vec::len);
-    // Under a condition samples are counted that there are.
-    let place = |cut: &Cut| match &present {
-        Some(samples) => samples.partition_point(|&sample| (sample as usize) < cut.sample),
-        None => cut.sample,
-    };
-    let own: Vec<(usize, &Cut)> = cuts
-        .iter()
-        .filter(|cut| cut.unit == index)
-        .map(|cut| (place(cut), cut))
-        .collect();
-    let mut memory = Memory {
-        lanes: &mut plan.store.lanes,
-        lines: &mut plan.lines,
-        contexts: &mut plan.contexts,
-        scratch: &mut plan.scratch,
-        at: 0,
-        count,
-        level: plan.level,
-    };
-    let swap = |op: &mut Operation, cut: &Cut| {
-        if let Op::Fir { terms, .. } = op {
-            terms[cut.term].taps = cut.taps.clone();
-        }
-    };
-    match way {
-        Way::Bytes(node) => node.run(memory.lanes),
-        Way::Slow(stepping) => return stepping.run(memory.lanes),
-        Way::Vector(ops) => {
-            for (number, op) in ops.iter_mut().enumerate() {
-                let mut at = 0;
-                for &(from, cut) in own.iter().filter(|own| own.1.op == number) {
-                    if from > at {
-                        (memory.at, memory.count) = (at, from - at);
-                        execute(std::slice::from_ref(op), &mut memory);
-                        at = from;
-                    }
-                    swap(op, cut);
-                }
-                (memory.at, memory.count) = (at, count - at);
-                execute(std::slice::from_ref(op), &mut memory);
-            }
-        }
-        Way::Loop { ops, compiled } => {
-            if own.is_empty()
-                && let Some(compiled) = compiled
-                && compiled.run(memory.lanes, count)
-            {
-                return Ok(());
-            }
-            memory.count = 1;
-            for at in 0..=count {
-                for (_, cut) in own.iter().filter(|own| own.0 == at) {
-                    swap(&mut ops[cut.op], cut);
-                }
-                if at < count {
-                    memory.at = at;
-                    execute(ops, &mut memory);
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Runs the units of a plan.
 
-use super::change;
-use super::plan::{Plan, Running, Way};
-use crate::kernels::{Memory, execute};
+use std::ops::Range;
+
+use super::change::Cut;
+use super::plan::{Plan, Way};
+use crate::kernels::{Memory, Operation, execute};
 
 /// What a node did that it must not do.
 #[derive(Debug)]
@@ -14,16 +16,13 @@ pub(super) struct Fault {
 
 /// Runs one unit for a step.
 pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
-    if plan.changing.has_cuts() {
-        return change::run(plan, index);
-    }
-    let Running {
-        way,
-        count,
-        context,
-        ..
-    } = &mut plan.units[index];
-    let count = context.map_or(*count, |context| plan.contexts[context].len());
+    let unit = &mut plan.units[index];
+    let present = unit
+        .context
+        .map(|context| plan.contexts[context].as_slice());
+    let count = present.map_or(unit.count, <[u32]>::len);
+    // None in nearly all steps, and then nothing is allocated.
+    let cuts = plan.changing.cuts_of(index, present);
     let mut memory = Memory {
         lanes: &mut plan.store.lanes,
         lines: &mut plan.lines,
@@ -33,22 +32,52 @@ pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
         count,
         level: plan.level,
     };
-    match way {
-        Way::Vector(ops) => execute(ops, &mut memory),
+    match &mut unit.way {
+        Way::Vector(ops) if cuts.is_empty() => execute(ops, &mut memory),
+        Way::Vector(ops) => {
+            for number in 0..ops.len() {
+                let own = cuts.iter().filter(|(_, cut)| cut.op == number);
+                between(ops, own, count, |ops, samples| {
+                    (memory.at, memory.count) = (samples.start, samples.len());
+                    execute(&ops[number..=number], &mut memory);
+                });
+            }
+        }
         Way::Loop { ops, compiled } => {
-            if let Some(compiled) = compiled
+            if cuts.is_empty()
+                && let Some(compiled) = compiled
                 && compiled.run(memory.lanes, count)
             {
                 return Ok(());
             }
             memory.count = 1;
-            for at in 0..count {
-                memory.at = at;
-                execute(ops, &mut memory);
-            }
+            between(ops, cuts.iter(), count, |ops, samples| {
+                for at in samples {
+                    memory.at = at;
+                    execute(ops, &mut memory);
+                }
+            });
         }
         Way::Bytes(node) => node.run(memory.lanes),
         Way::Slow(stepping) => return stepping.run(memory.lanes),
     }
     Ok(())
+}
+
+/// Runs operations for `count` samples, up to each cut with the taps from before it.
+fn between<'c>(
+    ops: &mut [Operation],
+    cuts: impl Iterator<Item = &'c (usize, &'c Cut)>,
+    count: usize,
+    mut run: impl FnMut(&[Operation], Range<usize>),
+) {
+    let mut at = 0;
+    for &(sample, cut) in cuts {
+        if sample > at {
+            run(ops, at..sample);
+            at = sample;
+        }
+        cut.apply(&mut ops[cut.op]);
+    }
+    run(ops, at..count);
 }
