@@ -27,7 +27,7 @@ pub(crate) struct Arrow {
 }
 
 /// Where a box lies.
-struct Place {
+struct BoxPlace {
     column: usize,
     y: usize,
     height: usize,
@@ -60,12 +60,12 @@ pub(crate) fn some(names: &[String], most: usize) -> Vec<String> {
 /// Draws boxes from left to right as the arrows go. Arrows back, and those past a column, go below.
 pub(crate) fn draw(blocks: &[Block], arrows: &[Arrow]) -> String {
     let columns = columns(blocks.len(), arrows);
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<BoxPlace> = Vec::new();
     for (block, &column) in blocks.iter().zip(&columns) {
         let above = places.iter().filter(|place| place.column == column);
         let y = 20 + above.map(|place| place.height + 40).sum::<usize>();
         let height = block.lines.len() * LINE + 14;
-        places.push(Place { column, y, height });
+        places.push(BoxPlace { column, y, height });
     }
     let last = columns.iter().max().copied().unwrap_or(0);
     let width = last * (WIDTH + GAP) + WIDTH + 2 * MARGIN;

@@ -22,11 +22,11 @@ const TILE: usize = 256;
 /// The most numbers of a vector.
 const WIDEST: usize = 16;
 /// The most operands.
-const ITEMS: usize = 4;
+const OPERANDS: usize = 4;
 
 /// What an operation of a formula works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item<R> {
+pub(crate) enum FormulaOperand<R> {
     /// The bits of a number for ever.
     Constant(u64),
     Run(R),
@@ -36,20 +36,20 @@ pub(crate) enum Item<R> {
 
 /// An operation of a formula, on numbers or conditions that are there.
 #[derive(Clone, Debug)]
-pub(crate) enum Part<R> {
-    Calculate(Arithmetic, [Item<R>; 2]),
-    Negate(Item<R>),
-    Compare(Comparison, [Item<R>; 2]),
+pub(crate) enum FormulaPart<R> {
+    Calculate(Arithmetic, [FormulaOperand<R>; 2]),
+    Negate(FormulaOperand<R>),
+    Compare(Comparison, [FormulaOperand<R>; 2]),
     /// A run of conditions.
     Condition(R),
     /// Two conditions become one.
     Both(BitwiseOp, [usize; 2]),
     Not(usize),
     /// The first where the condition holds, otherwise the second.
-    Choose(usize, [Item<R>; 2]),
+    Choose(usize, [FormulaOperand<R>; 2]),
     /// The third where the relation of the first to the second holds, otherwise the fourth.
-    ChooseBy(Comparison, [Item<R>; 4]),
-    Lut(Item<R>, Lookup),
+    ChooseBy(Comparison, [FormulaOperand<R>; 4]),
+    Lut(FormulaOperand<R>, Lookup),
 }
 
 /// A table of entries.
@@ -59,90 +59,102 @@ pub(crate) struct Lookup {
     pub places: Places,
 }
 
-impl<R: Copy> Item<R> {
+impl<R: Copy> FormulaOperand<R> {
     fn run(self) -> Option<R> {
         match self {
-            Item::Run(run) => Some(run),
+            FormulaOperand::Run(run) => Some(run),
             _ => None,
         }
     }
 
-    fn map<T>(self, f: impl Fn(R) -> T) -> Item<T> {
+    fn map<T>(self, f: impl Fn(R) -> T) -> FormulaOperand<T> {
         match self {
-            Item::Constant(bits) => Item::Constant(bits),
-            Item::Run(run) => Item::Run(f(run)),
-            Item::Part(part) => Item::Part(part),
+            FormulaOperand::Constant(bits) => FormulaOperand::Constant(bits),
+            FormulaOperand::Run(run) => FormulaOperand::Run(f(run)),
+            FormulaOperand::Part(part) => FormulaOperand::Part(part),
         }
     }
 }
 
-impl<R: Copy> Part<R> {
+impl<R: Copy> FormulaPart<R> {
     /// What it works on; conditions are parts.
-    pub fn items(&self) -> [Option<Item<R>>; ITEMS] {
+    pub fn operands(&self) -> [Option<FormulaOperand<R>>; OPERANDS] {
         match *self {
-            Part::Calculate(_, [a, b]) | Part::Compare(_, [a, b]) => [Some(a), Some(b), None, None],
-            Part::Negate(a) | Part::Lut(a, _) => [Some(a), None, None, None],
-            Part::Condition(_) => [None; 4],
-            Part::Both(_, both) => {
-                let [a, b] = both.map(|part| Some(Item::Part(part)));
+            FormulaPart::Calculate(_, [a, b]) | FormulaPart::Compare(_, [a, b]) => {
+                [Some(a), Some(b), None, None]
+            }
+            FormulaPart::Negate(a) | FormulaPart::Lut(a, _) => [Some(a), None, None, None],
+            FormulaPart::Condition(_) => [None; 4],
+            FormulaPart::Both(_, both) => {
+                let [a, b] = both.map(|part| Some(FormulaOperand::Part(part)));
                 [a, b, None, None]
             }
-            Part::Not(a) => [Some(Item::Part(a)), None, None, None],
-            Part::Choose(c, [a, b]) => [Some(Item::Part(c)), Some(a), Some(b), None],
-            Part::ChooseBy(_, all) => all.map(Some),
+            FormulaPart::Not(a) => [Some(FormulaOperand::Part(a)), None, None, None],
+            FormulaPart::Choose(c, [a, b]) => {
+                [Some(FormulaOperand::Part(c)), Some(a), Some(b), None]
+            }
+            FormulaPart::ChooseBy(_, all) => all.map(Some),
         }
     }
 
     /// The runs that it reads.
     pub fn runs(&self) -> impl Iterator<Item = R> + use<R> {
         let condition = match self {
-            Part::Condition(run) => Some(*run),
+            FormulaPart::Condition(run) => Some(*run),
             _ => None,
         };
-        let items = self.items().into_iter().flatten();
-        items.filter_map(Item::run).chain(condition)
+        let operands = self.operands().into_iter().flatten();
+        operands.filter_map(FormulaOperand::run).chain(condition)
     }
 
     /// Gives the parts that it works on other numbers.
     pub fn renumber(&mut self, f: impl Fn(usize) -> usize) {
-        let item = |item: &mut Item<R>| {
-            if let Item::Part(part) = item {
+        let operand = |operand: &mut FormulaOperand<R>| {
+            if let FormulaOperand::Part(part) = operand {
                 *part = f(*part);
             }
         };
         match self {
-            Part::Calculate(_, ab) | Part::Compare(_, ab) => ab.iter_mut().for_each(item),
-            Part::Negate(a) | Part::Lut(a, _) => item(a),
-            Part::Condition(_) => {}
-            Part::Both(_, both) => both.iter_mut().for_each(|part| *part = f(*part)),
-            Part::Not(a) => *a = f(*a),
-            Part::Choose(c, ab) => {
-                *c = f(*c);
-                ab.iter_mut().for_each(item);
+            FormulaPart::Calculate(_, ab) | FormulaPart::Compare(_, ab) => {
+                ab.iter_mut().for_each(operand)
             }
-            Part::ChooseBy(_, all) => all.iter_mut().for_each(item),
+            FormulaPart::Negate(a) | FormulaPart::Lut(a, _) => operand(a),
+            FormulaPart::Condition(_) => {}
+            FormulaPart::Both(_, both) => both.iter_mut().for_each(|part| *part = f(*part)),
+            FormulaPart::Not(a) => *a = f(*a),
+            FormulaPart::Choose(c, ab) => {
+                *c = f(*c);
+                ab.iter_mut().for_each(operand);
+            }
+            FormulaPart::ChooseBy(_, all) => all.iter_mut().for_each(operand),
         }
     }
 
-    pub fn map<T>(self, f: impl Fn(R) -> T) -> Part<T> {
+    pub fn map<T>(self, f: impl Fn(R) -> T) -> FormulaPart<T> {
         match self {
-            Part::Calculate(with, ab) => Part::Calculate(with, ab.map(|item| item.map(&f))),
-            Part::Negate(a) => Part::Negate(a.map(f)),
-            Part::Compare(relation, ab) => Part::Compare(relation, ab.map(|item| item.map(&f))),
-            Part::Condition(run) => Part::Condition(f(run)),
-            Part::Both(with, both) => Part::Both(with, both),
-            Part::Not(a) => Part::Not(a),
-            Part::Choose(c, ab) => Part::Choose(c, ab.map(|item| item.map(&f))),
-            Part::ChooseBy(relation, all) => Part::ChooseBy(relation, all.map(|item| item.map(&f))),
-            Part::Lut(a, lookup) => Part::Lut(a.map(f), lookup),
+            FormulaPart::Calculate(with, ab) => {
+                FormulaPart::Calculate(with, ab.map(|operand| operand.map(&f)))
+            }
+            FormulaPart::Negate(a) => FormulaPart::Negate(a.map(f)),
+            FormulaPart::Compare(relation, ab) => {
+                FormulaPart::Compare(relation, ab.map(|operand| operand.map(&f)))
+            }
+            FormulaPart::Condition(run) => FormulaPart::Condition(f(run)),
+            FormulaPart::Both(with, both) => FormulaPart::Both(with, both),
+            FormulaPart::Not(a) => FormulaPart::Not(a),
+            FormulaPart::Choose(c, ab) => FormulaPart::Choose(c, ab.map(|operand| operand.map(&f))),
+            FormulaPart::ChooseBy(relation, all) => {
+                FormulaPart::ChooseBy(relation, all.map(|operand| operand.map(&f)))
+            }
+            FormulaPart::Lut(a, lookup) => FormulaPart::Lut(a.map(f), lookup),
         }
     }
 }
 
-/// Where an item's numbers are: the address of the first, how far the next one is, and how much
+/// Where an operand's numbers are: the address of the first, how far the next one is, and how much
 /// further those of the next tile are for each number of a tile.
 #[derive(Clone, Copy)]
-struct Place<T> {
+struct Cursor<T> {
     first: *const T,
     step: usize,
     along: usize,
@@ -152,8 +164,8 @@ struct Place<T> {
 type Slots<T> = [MaybeUninit<[T; TILE]>; PARTS];
 
 struct Formula<'a, T> {
-    parts: &'a [Part<View>],
-    places: &'a [[Place<T>; ITEMS]],
+    parts: &'a [FormulaPart<View>],
+    cursors: &'a [[Cursor<T>; OPERANDS]],
     /// The conditions of runs.
     conditions: &'a [&'a [u8]],
     slots: *mut [T; TILE],
@@ -179,10 +191,10 @@ impl<T: Float> Formula<'_, T> {
                 } else {
                     self.slots.add(index).cast()
                 };
-                let places = &self.places[index];
-                let [a, b, c, d] = [0, 1, 2, 3].map(|item| {
-                    let place = places[item];
-                    (place.first.wrapping_add(place.along * at), place.step)
+                let cursors = &self.cursors[index];
+                let [a, b, c, d] = [0, 1, 2, 3].map(|operand| {
+                    let cursor = cursors[operand];
+                    (cursor.first.wrapping_add(cursor.along * at), cursor.step)
                 });
                 macro_rules! by {
                     ($a:ident, $b:ident => $value:expr) => {
@@ -200,35 +212,41 @@ impl<T: Float> Formula<'_, T> {
                     }};
                 }
                 match part {
-                    Part::Calculate(Arithmetic::Add, _) => each!(a, b => a.add(b)),
-                    Part::Calculate(Arithmetic::Subtract, _) => each!(a, b => a.sub(b)),
-                    Part::Calculate(Arithmetic::Multiply, _) => each!(a, b => a.mul(b)),
-                    Part::Calculate(Arithmetic::Divide, _) => each!(a, b => a.div(b)),
-                    Part::Negate(_) => each!(a => a.neg()),
-                    Part::Compare(Comparison::Less, _) => each!(a, b => a.less(b)),
-                    Part::Compare(Comparison::LessEqual, _) => each!(a, b => a.less_equal(b)),
-                    Part::Compare(Comparison::Greater, _) => each!(a, b => b.less(a)),
-                    Part::Compare(Comparison::GreaterEqual, _) => each!(a, b => b.less_equal(a)),
-                    Part::Compare(Comparison::Equal, _) => each!(a, b => a.equal(b)),
-                    Part::Compare(Comparison::Unequal, _) => each!(a, b => a.equal(b).not()),
-                    Part::Condition(_) => {
+                    FormulaPart::Calculate(Arithmetic::Add, _) => each!(a, b => a.add(b)),
+                    FormulaPart::Calculate(Arithmetic::Subtract, _) => each!(a, b => a.sub(b)),
+                    FormulaPart::Calculate(Arithmetic::Multiply, _) => each!(a, b => a.mul(b)),
+                    FormulaPart::Calculate(Arithmetic::Divide, _) => each!(a, b => a.div(b)),
+                    FormulaPart::Negate(_) => each!(a => a.neg()),
+                    FormulaPart::Compare(Comparison::Less, _) => each!(a, b => a.less(b)),
+                    FormulaPart::Compare(Comparison::LessEqual, _) => {
+                        each!(a, b => a.less_equal(b))
+                    }
+                    FormulaPart::Compare(Comparison::Greater, _) => each!(a, b => b.less(a)),
+                    FormulaPart::Compare(Comparison::GreaterEqual, _) => {
+                        each!(a, b => b.less_equal(a))
+                    }
+                    FormulaPart::Compare(Comparison::Equal, _) => each!(a, b => a.equal(b)),
+                    FormulaPart::Compare(Comparison::Unequal, _) => each!(a, b => a.equal(b).not()),
+                    FormulaPart::Condition(_) => {
                         let conditions = &self.conditions[index][at..at + numbers];
                         for (number, &condition) in conditions.iter().enumerate() {
                             to.add(number).write(T::condition(condition != 0));
                         }
                     }
-                    Part::Both(BitwiseOp::And, _) => each!(a, b => a.and(b)),
-                    Part::Both(BitwiseOp::Or, _) => each!(a, b => a.or(b)),
-                    Part::Both(_, _) => each!(a, b => a.xor(b)),
-                    Part::Not(_) => each!(a => a.not()),
-                    Part::Choose(..) => each!(a, b, c => a.choose(b, c)),
-                    Part::ChooseBy(Comparison::Less, _) => by!(a, b => a.less(b)),
-                    Part::ChooseBy(Comparison::LessEqual, _) => by!(a, b => a.less_equal(b)),
-                    Part::ChooseBy(Comparison::Greater, _) => by!(a, b => b.less(a)),
-                    Part::ChooseBy(Comparison::GreaterEqual, _) => by!(a, b => b.less_equal(a)),
-                    Part::ChooseBy(Comparison::Equal, _) => by!(a, b => a.equal(b)),
-                    Part::ChooseBy(Comparison::Unequal, _) => by!(a, b => a.equal(b).not()),
-                    Part::Lut(_, lookup) => {
+                    FormulaPart::Both(BitwiseOp::And, _) => each!(a, b => a.and(b)),
+                    FormulaPart::Both(BitwiseOp::Or, _) => each!(a, b => a.or(b)),
+                    FormulaPart::Both(_, _) => each!(a, b => a.xor(b)),
+                    FormulaPart::Not(_) => each!(a => a.not()),
+                    FormulaPart::Choose(..) => each!(a, b, c => a.choose(b, c)),
+                    FormulaPart::ChooseBy(Comparison::Less, _) => by!(a, b => a.less(b)),
+                    FormulaPart::ChooseBy(Comparison::LessEqual, _) => by!(a, b => a.less_equal(b)),
+                    FormulaPart::ChooseBy(Comparison::Greater, _) => by!(a, b => b.less(a)),
+                    FormulaPart::ChooseBy(Comparison::GreaterEqual, _) => {
+                        by!(a, b => b.less_equal(a))
+                    }
+                    FormulaPart::ChooseBy(Comparison::Equal, _) => by!(a, b => a.equal(b)),
+                    FormulaPart::ChooseBy(Comparison::Unequal, _) => by!(a, b => a.equal(b).not()),
+                    FormulaPart::Lut(_, lookup) => {
                         let mut places = [0i32; TILE];
                         // Of a constant there are no numbers for a whole tile.
                         if a.1 == 0 {
@@ -288,71 +306,71 @@ impl<T: Float> Work for Formula<'_, T> {
     }
 }
 
-pub(super) fn run(d: View, parts: &[Part<View>], memory: &mut Memory) {
+pub(super) fn run(d: View, parts: &[FormulaPart<View>], memory: &mut Memory) {
     match d.scalar {
         Scalar::F32 => formula::<f32>(d, parts, memory),
         _ => formula::<f64>(d, parts, memory),
     }
 }
 
-fn formula<T: Float>(d: View, parts: &[Part<View>], memory: &mut Memory) {
+fn formula<T: Float>(d: View, parts: &[FormulaPart<View>], memory: &mut Memory) {
     let level = memory.level;
     memory.write::<T, _>(d, |out, inputs: Inputs| {
         assert!(!parts.is_empty() && parts.len() <= PARTS);
         let mut constants =
-            [const { [const { MaybeUninit::<[T; WIDEST]>::uninit() }; ITEMS] }; PARTS];
+            [const { [const { MaybeUninit::<[T; WIDEST]>::uninit() }; OPERANDS] }; PARTS];
         let mut slots: Slots<T> = [const { MaybeUninit::uninit() }; PARTS];
         let slots: *mut [T; TILE] = slots.as_mut_ptr().cast();
-        let none = Place {
+        let none = Cursor {
             first: slots.cast_const().cast(),
             step: 0,
             along: 0,
         };
-        let mut places = [[none; ITEMS]; PARTS];
+        let mut cursors = [[none; OPERANDS]; PARTS];
         let mut conditions: [&[u8]; PARTS] = [&[]; PARTS];
         for (index, part) in parts.iter().enumerate() {
-            for (which, item) in part.items().into_iter().enumerate() {
-                let place = match item {
+            for (which, operand) in part.operands().into_iter().enumerate() {
+                let cursor = match operand {
                     None => continue,
-                    Some(Item::Constant(bits)) => Place {
+                    Some(FormulaOperand::Constant(bits)) => Cursor {
                         first: constants[index][which]
                             .write([T::from_bits(bits); WIDEST])
                             .as_ptr(),
                         step: 0,
                         along: 0,
                     },
-                    Some(Item::Run(view)) => {
+                    Some(FormulaOperand::Run(view)) => {
                         let numbers = inputs.get::<T>(view);
                         assert_eq!(numbers.len(), out.len());
-                        Place {
+                        Cursor {
                             first: numbers.as_ptr(),
                             step: 1,
                             along: 1,
                         }
                     }
-                    Some(Item::Part(made)) => {
+                    Some(FormulaOperand::Part(made)) => {
                         assert!(made < index);
-                        Place {
+                        Cursor {
                             first: slots.wrapping_add(made).cast_const().cast(),
                             step: 1,
                             along: 0,
                         }
                     }
                 };
-                places[index][which] = place;
+                cursors[index][which] = cursor;
             }
             match part {
-                Part::Condition(view) => {
+                FormulaPart::Condition(view) => {
                     conditions[index] = inputs.get::<u8>(*view);
                     assert_eq!(conditions[index].len(), out.len());
                 }
-                Part::Lut(_, lookup) => assert!(!lookup.table.is_empty()),
+                FormulaPart::Lut(_, lookup) => assert!(!lookup.table.is_empty()),
                 _ => {}
             }
         }
         let formula = Formula {
             parts,
-            places: &places[..parts.len()],
+            cursors: &cursors[..parts.len()],
             conditions: &conditions,
             slots,
             at_once: !level.is_full() || gathers::pay(level),

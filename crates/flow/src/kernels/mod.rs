@@ -72,7 +72,7 @@ pub(crate) use code::{Changeable, Changing, Making};
 pub use code::{Code, Initial, Planes, Reg};
 pub(crate) use execute::{Memory, Operation, View, execute};
 pub(crate) use fir::scratch;
-pub(crate) use formula::{Item, Lookup, PARTS, Part};
+pub(crate) use formula::{FormulaOperand, FormulaPart, Lookup, PARTS};
 pub(crate) use jit::{Compiled, compile};
 pub(crate) use links::{Link, Operand, Turn, With};
 pub(crate) use op::{Arithmetic, Fold, Op, Term};

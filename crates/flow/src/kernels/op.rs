@@ -5,7 +5,7 @@ mod operands;
 use std::sync::Arc;
 
 use super::code::Initial;
-use super::formula::{Lookup, Part};
+use super::formula::{FormulaPart, Lookup};
 use super::links::{Link, Turn};
 use crate::number::Rounding;
 use crate::operators::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
@@ -143,7 +143,7 @@ pub(crate) enum Op<R> {
     /// not needed elsewhere.
     Formula {
         d: R,
-        parts: Vec<Part<R>>,
+        parts: Vec<FormulaPart<R>>,
     },
     /// A loop: from what `d` was one sample ago to what it is, by one operation after the other.
     Recur {

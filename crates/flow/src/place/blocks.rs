@@ -123,7 +123,7 @@ impl Outside {
 }
 
 /// A placement with its queues.
-pub(super) struct Network<'a> {
+pub(super) struct CostNetwork<'a> {
     pub model: &'a Model,
     pub cores: &'a Cores,
     pub place: &'a [usize],
@@ -148,19 +148,19 @@ pub(super) struct Speed {
     pub busy: Vec<f64>,
 }
 
-impl<'a> Network<'a> {
+impl<'a> CostNetwork<'a> {
     /// The same placement without copies, with blocks of another size.
-    pub fn with_blocks(&self, block: u64) -> Network<'a> {
+    pub fn with_blocks(&self, block: u64) -> CostNetwork<'a> {
         let sizes = Sizes {
             block: block.next_multiple_of(self.model.round.max(1)),
             ..self.sizes
         };
-        Network::new(self.model, self.cores, self.place, sizes, self.outside)
+        CostNetwork::new(self.model, self.cores, self.place, sizes, self.outside)
     }
 
     /// The same items at other places, without copies, with blocks of the first size.
-    pub fn placed<'b>(&'b self, place: &'b [usize]) -> Network<'b> {
-        Network::new(self.model, self.cores, place, self.sizes, self.outside)
+    pub fn placed<'b>(&'b self, place: &'b [usize]) -> CostNetwork<'b> {
+        CostNetwork::new(self.model, self.cores, place, self.sizes, self.outside)
     }
 
     pub fn new(
@@ -169,8 +169,8 @@ impl<'a> Network<'a> {
         place: &'a [usize],
         sizes: Sizes,
         outside: Outside,
-    ) -> Network<'a> {
-        Network {
+    ) -> CostNetwork<'a> {
+        CostNetwork {
             model,
             cores,
             place,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use num_integer::{gcd, lcm};
 
-use super::blocks::{End, Link, Network, Outside};
+use super::blocks::{CostNetwork, End, Link, Outside};
 use super::cores::Cores;
 use super::costs::Costs;
 use super::evaluate::Sizes;
@@ -56,7 +56,7 @@ impl Plan {
             step: self.step.max(1),
         };
         let outside = Outside::of(costs, self.block, cores, &self.cpus());
-        let mut network = Network::new(&model, cores, &place, sizes, outside);
+        let mut network = CostNetwork::new(&model, cores, &place, sizes, outside);
         self.queues_of(&mut network.links, &rows, model.round)?;
         let mut used: BTreeSet<usize> = rows.values().copied().collect();
         for part in &self.partitions {

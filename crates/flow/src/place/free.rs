@@ -1,6 +1,6 @@
 //! Cores that are free: for threads of the outside, and for copies of partitions without state.
 
-use super::blocks::{End, Network, Speed};
+use super::blocks::{CostNetwork, End, Speed};
 use super::cores::Cores;
 use super::limit::Limit;
 use super::wishes::Wishes;
@@ -24,11 +24,11 @@ pub(super) fn left(graph: &Graph, cores: &Cores, wishes: &Wishes) -> Cores {
 
 /// Gives free cores to the partitions that limit the rate, as far as they have no state. The core
 /// of each partition with the cores of its copies. Threads that are more than `cpus` share them.
-pub(super) fn copy(network: &mut Network, cpus: usize) -> Vec<(usize, Vec<usize>)> {
+pub(super) fn copy(network: &mut CostNetwork, cpus: usize) -> Vec<(usize, Vec<usize>)> {
     let used = (0..network.cores.cpus.len()).filter(|core| network.place.contains(core));
     let partitions = used.count();
     let limit_of =
-        |network: &Network, speed: &Speed| Limit::of(network, speed, partitions, cpus).period;
+        |network: &CostNetwork, speed: &Speed| Limit::of(network, speed, partitions, cpus).period;
     let mut free: Vec<usize> = (0..network.cores.cpus.len())
         .filter(|core| !network.place.contains(core))
         .collect();
@@ -77,7 +77,7 @@ pub(super) const WORTH_A_CORE: f64 = 0.97;
 
 /// The placement with as few partitions as are worth it: those between which there is a queue are
 /// put together, as long as all of the loss is less than what one partition has to bring.
-pub(super) fn fewer(network: &Network) -> Vec<usize> {
+pub(super) fn fewer(network: &CostNetwork) -> Vec<usize> {
     let most = network.speed().period / WORTH_A_CORE;
     let mut place = network.place.to_vec();
     loop {
@@ -112,7 +112,7 @@ pub(super) fn fewer(network: &Network) -> Vec<usize> {
 /// The placement that moves items without state to a core of their own, if they share the core that
 /// limits the rate with items that have state. The extra queue alone may cost more than it gains,
 /// but items without state can then have copies.
-pub(super) fn apart(network: &Network) -> Option<Vec<usize>> {
+pub(super) fn apart(network: &CostNetwork) -> Option<Vec<usize>> {
     let [End::Core(limit)] = network.speed().critical[..] else {
         return None;
     };

@@ -1,6 +1,6 @@
 //! What sets the rate: a cycle of partitions, the outside, or the number of CPUs.
 
-use super::blocks::{End, Network, Speed};
+use super::blocks::{CostNetwork, End, Speed};
 
 /// What sets the rate.
 pub(super) struct Limit {
@@ -15,7 +15,7 @@ pub(super) struct Limit {
 impl Limit {
     /// The limit of a network of so many partitions, with their copies and the threads of the
     /// outside, on so many CPUs.
-    pub fn of(network: &Network, speed: &Speed, partitions: usize, cpus: usize) -> Limit {
+    pub fn of(network: &CostNetwork, speed: &Speed, partitions: usize, cpus: usize) -> Limit {
         let reads = network.links.iter().any(|link| link.from == End::Inputs);
         let copies: u64 = network.sharers.iter().map(|sharers| sharers - 1).sum();
         let threads = partitions + copies as usize + usize::from(reads) + 1;

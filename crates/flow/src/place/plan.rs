@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{End, Network, Outside, Speed};
+use super::blocks::{CostNetwork, End, Outside, Speed};
 use super::cores::Cores;
 use super::costs::Costs;
 use super::evaluate::{Look, Sizes};
@@ -176,7 +176,7 @@ pub fn plan(
         let outside = Outside::of(costs, sizes.block, &all, &used);
         // Also with what has no state on a core of its own, which may have copies then.
         let apart = match wishes.copies {
-            true => apart(&Network::new(&model, cores, &placed, sizes, outside)),
+            true => apart(&CostNetwork::new(&model, cores, &placed, sizes, outside)),
             false => None,
         };
         let mut goes_on = false;
@@ -184,11 +184,11 @@ pub fn plan(
             let Some(placed) = placed else {
                 continue;
             };
-            let lengthen = |network: &mut Network| match wishes.block {
+            let lengthen = |network: &mut CostNetwork| match wishes.block {
                 Some(_) => network.speed(),
                 None => network.lengthen(longest_between(&model.signals, wishes.longest_block)),
             };
-            let mut network = Network::new(&model, cores, &placed, sizes, outside);
+            let mut network = CostNetwork::new(&model, cores, &placed, sizes, outside);
             let copies = match wishes.copies {
                 true => copy(&mut network, all.cpus.len()),
                 false => Vec::new(),
@@ -200,7 +200,7 @@ pub fn plan(
             let mut speed = lengthen(&mut network);
             let split = speed.period;
             if merged != placed {
-                let mut together = Network::new(&model, cores, &merged, sizes, outside);
+                let mut together = CostNetwork::new(&model, cores, &merged, sizes, outside);
                 let slower = lengthen(&mut together);
                 if slower.period * WORTH_A_CORE <= split {
                     (network, speed, proved) = (together, slower, false);
@@ -325,7 +325,7 @@ fn candidates(model: &Model, wishes: &Wishes) -> Vec<u64> {
 impl Plan {
     fn new(
         graph: &Graph,
-        network: &Network,
+        network: &CostNetwork,
         (speed, limit): (Speed, Limit),
         copies: &[(usize, Vec<usize>)],
         proved: bool,

@@ -2,7 +2,7 @@
 
 use num_integer::{gcd, lcm};
 
-use super::blocks::Network;
+use super::blocks::CostNetwork;
 use crate::analysis::Dependence;
 
 /// The fewest ticks that are whole blocks of each queue, as a timed event graph. A node is one
@@ -17,7 +17,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub fn new(network: &Network) -> Self {
+    pub fn new(network: &CostNetwork) -> Self {
         let mut units = vec![0u64; network.cores.cpus.len() + 2];
         let mut ticks = 1u64;
         for link in &network.links {

@@ -1,6 +1,6 @@
 //! Why a placement would stand still.
 
-use super::blocks::{End, Network};
+use super::blocks::{CostNetwork, End};
 use super::plan::PlanError;
 use super::wishes::Wishes;
 use crate::cycles;
@@ -8,7 +8,7 @@ use crate::graph::Graph;
 use crate::problem::{Cause, Problems};
 
 /// What there is in place of a plan whose partitions wait for one another: the loop, and a way out.
-pub(super) fn still(graph: &Graph, network: &Network, wishes: &Wishes) -> PlanError {
+pub(super) fn still(graph: &Graph, network: &CostNetwork, wishes: &Wishes) -> PlanError {
     let mut next = vec![Vec::new(); network.cores.cpus.len()];
     for link in network.links.iter().filter(|link| link.initial() == 0) {
         if let (End::Core(from), End::Core(to)) = (link.from, link.to) {

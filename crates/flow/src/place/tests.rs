@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::blocks::{End, Link, Network, Outside};
+use super::blocks::{CostNetwork, End, Link, Outside};
 use super::costs::{Cost, Costs};
 use super::evaluate::{Look, NOWHERE, Sizes};
 use super::model::{Item, Model, Pass, QueueCosts, Signal};
@@ -177,7 +177,7 @@ proptest! {
             (0..model.items.len()).map(|item| usize::from(dice[item]) % count).collect();
         // Queues of the outside have no part in the simple rule but the time that they take.
         let look = Look::new(&model, &cores, sizes(block));
-        let mut network = Network::new(&model, &cores, &place, sizes(block), Outside::default());
+        let mut network = CostNetwork::new(&model, &cores, &place, sizes(block), Outside::default());
         network.links.retain(|link| {
             matches!(link.from, End::Core(_)) && matches!(link.to, End::Core(_))
         });
@@ -283,7 +283,7 @@ fn each_core_has_a_pass_of_its_own() {
     for (load, wanted) in loads.iter().zip([0.31, 0.27]) {
         assert!((load / 1024.0 - wanted).abs() < 1e-6, "{loads:?}");
     }
-    let network = Network::new(
+    let network = CostNetwork::new(
         &model,
         &cores,
         &[0, 0, 0, 0, 0, 0, 1, 1],
@@ -305,7 +305,7 @@ fn no_partition_is_faster_than_its_queues() {
     let look = Look::new(&model, &cores, sizes(1024));
     let apart: Vec<usize> = (0..64).map(|item| item / 8).collect();
     assert!((look.period(&apart) - 1.0).abs() < 1e-6);
-    let network = Network::new(&model, &cores, &apart, sizes(1024), Outside::default());
+    let network = CostNetwork::new(&model, &cores, &apart, sizes(1024), Outside::default());
     let speed = network.speed();
     assert!((speed.period - 1.0).abs() < 1e-6, "{speed:?}");
     assert!(matches!(speed.critical[..], [End::Core(a), End::Core(b)] if b == a + 1));
@@ -341,7 +341,7 @@ fn what_a_pass_takes_is_taken_out_of_its_nodes() {
 
 /// Runs a network in time: each end begins as soon as its queues let it. The period of the second
 /// half, in nanoseconds for each tick.
-fn in_time(network: &Network, busy: &[f64], ticks: u64) -> Option<f64> {
+fn in_time(network: &CostNetwork, busy: &[f64], ticks: u64) -> Option<f64> {
     let index = |end: End| match end {
         End::Core(core) => core,
         End::Inputs => network.cores.cpus.len(),
@@ -430,7 +430,7 @@ proptest! {
         };
         let cores = Cores::alike(vec![0, 1, 2], 7.0, 4.0);
         let place = [0, 1, 2];
-        let mut network = Network::new(&model, &cores, &place, sizes(1), Outside::default());
+        let mut network = CostNetwork::new(&model, &cores, &place, sizes(1), Outside::default());
         for (from, to, power, blocks, capacity) in links {
             let known = network.links.iter().any(|link| link.from == End::Core(from) && link.to == End::Core(to));
             if from == to || known {

@@ -72,7 +72,7 @@ impl<T: Copy> Shared<T> {
 
 /// Where an end is.
 #[derive(Clone)]
-struct Place {
+struct Position {
     /// Blocks passed.
     count: usize,
     /// The slot that is next.
@@ -81,9 +81,9 @@ struct Place {
     lap: u32,
 }
 
-impl Place {
-    fn new(slots: usize, count: usize) -> Place {
-        Place {
+impl Position {
+    fn new(slots: usize, count: usize) -> Position {
+        Position {
             count,
             at: count % slots,
             lap: 1 + (count / slots) as u32,
@@ -105,7 +105,7 @@ impl Place {
 #[repr(align(128))]
 pub struct MarkedProducer<T> {
     shared: Arc<Shared<T>>,
-    place: Place,
+    position: Position,
     /// Blocks read, as last seen.
     head: usize,
     ahead: Ahead,
@@ -115,7 +115,7 @@ pub struct MarkedProducer<T> {
 #[repr(align(128))]
 pub struct MarkedConsumer<T> {
     shared: Arc<Shared<T>>,
-    place: Place,
+    position: Position,
 }
 
 /// A queue of `slots` blocks of `block` items each, with whole blocks of `initial` items in it,
@@ -156,7 +156,7 @@ pub fn marked<T: Copy + Default + Send>(
     let shared = Arc::new(shared);
     let producer = MarkedProducer {
         shared: shared.clone(),
-        place: Place::new(slots, filled),
+        position: Position::new(slots, filled),
         head: 0,
         ahead: Ahead::new(stride),
     };
@@ -164,7 +164,7 @@ pub fn marked<T: Copy + Default + Send>(
         producer,
         MarkedConsumer {
             shared,
-            place: Place::new(slots, 0),
+            position: Position::new(slots, 0),
         },
     ))
 }
@@ -172,7 +172,7 @@ pub fn marked<T: Copy + Default + Send>(
 impl<T: Copy> MarkedProducer<T> {
     #[inline(always)]
     fn has_room(&mut self) -> bool {
-        let full = |head: usize| self.place.count.wrapping_sub(head) >= self.shared.slots;
+        let full = |head: usize| self.position.count.wrapping_sub(head) >= self.shared.slots;
         if full(self.head) {
             self.head = self.shared.head.0.load(Ordering::Acquire);
         }
@@ -183,7 +183,7 @@ impl<T: Copy> MarkedProducer<T> {
     #[inline(always)]
     fn fetch(&mut self) {
         let shared = &*self.shared;
-        let Place { count, at, .. } = self.place;
+        let Position { count, at, .. } = self.position;
         let own = shared.slots - count.wrapping_sub(self.head);
         self.ahead
             .fetch(Want::Write, &shared.memory, shared.slots, count, at, own);
@@ -195,7 +195,7 @@ impl<T: Copy> MarkedProducer<T> {
         if !self.has_room() {
             return None;
         }
-        self.shared.watch(self.place.at).write();
+        self.shared.watch(self.position.at).write();
         Some(MarkedGrant { producer: self })
     }
 
@@ -220,18 +220,18 @@ impl<T: Copy> MarkedProducer<T> {
             return false;
         }
         let shared = &*self.shared;
-        shared.watch(self.place.at).write();
+        shared.watch(self.position.at).write();
         // SAFETY: the slot is the producer's, as in `MarkedGrant::block`.
-        unsafe { shared.items(self.place.at).cast::<T>().write(item) };
+        unsafe { shared.items(self.position.at).cast::<T>().write(item) };
         self.publish();
         true
     }
 
     #[inline(always)]
     fn publish(&mut self) {
-        let mark = self.shared.mark(self.place.at);
-        mark.store(self.place.lap, Ordering::Release);
-        self.place.advance(self.shared.slots);
+        let mark = self.shared.mark(self.position.at);
+        mark.store(self.position.lap, Ordering::Release);
+        self.position.advance(self.shared.slots);
         self.fetch();
     }
 
@@ -253,13 +253,16 @@ impl<T: Copy> MarkedGrant<'_, T> {
     pub fn block(&mut self) -> &mut [T] {
         // SAFETY: `reserve` found this slot to be the producer's, all items were written when the
         // queue was made, and the borrow of the grant keeps anyone from having them twice.
-        unsafe { &mut *self.producer.shared.items(self.producer.place.at) }
+        unsafe { &mut *self.producer.shared.items(self.producer.position.at) }
     }
 
     /// Lets the consumer see the block.
     #[inline]
     pub fn commit(self) {
-        self.producer.shared.watch(self.producer.place.at).write();
+        self.producer
+            .shared
+            .watch(self.producer.position.at)
+            .write();
         self.producer.publish();
     }
 }
@@ -268,17 +271,18 @@ impl<T: Copy> MarkedConsumer<T> {
     /// Whether there is a block.
     #[inline(always)]
     pub fn has_block(&self) -> bool {
-        self.shared.mark(self.place.at).load(Ordering::Acquire) == self.place.lap
+        self.shared.mark(self.position.at).load(Ordering::Acquire) == self.position.lap
     }
 
     /// How many blocks there are, by a look at the marks of all.
     pub fn available(&self) -> usize {
-        let mut place = self.place.clone();
-        let marked =
-            |place: &Place| self.shared.mark(place.at).load(Ordering::Acquire) == place.lap;
+        let mut position = self.position.clone();
+        let marked = |position: &Position| {
+            self.shared.mark(position.at).load(Ordering::Acquire) == position.lap
+        };
         let mut blocks = 0;
-        while blocks < self.shared.slots && marked(&place) {
-            place.advance(self.shared.slots);
+        while blocks < self.shared.slots && marked(&position) {
+            position.advance(self.shared.slots);
             blocks += 1;
         }
         blocks
@@ -288,7 +292,7 @@ impl<T: Copy> MarkedConsumer<T> {
     /// of interleavings do not see what is done there.
     pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
         let has = self.has_block();
-        has.then(|| NonNull::new(self.shared.items(self.place.at).cast()))?
+        has.then(|| NonNull::new(self.shared.items(self.position.at).cast()))?
     }
 
     /// One block, to read in place.
@@ -297,7 +301,7 @@ impl<T: Copy> MarkedConsumer<T> {
         if !self.has_block() {
             return None;
         }
-        self.shared.watch(self.place.at).read();
+        self.shared.watch(self.position.at).read();
         Some(MarkedView { consumer: self })
     }
 
@@ -322,18 +326,18 @@ impl<T: Copy> MarkedConsumer<T> {
             return None;
         }
         let shared = &*self.shared;
-        shared.watch(self.place.at).read();
+        shared.watch(self.position.at).read();
         // SAFETY: the slot is the consumer's, as in `MarkedView::block`.
-        let item = unsafe { shared.items(self.place.at).cast::<T>().read() };
+        let item = unsafe { shared.items(self.position.at).cast::<T>().read() };
         self.give_back();
         Some(item)
     }
 
     #[inline(always)]
     fn give_back(&mut self) {
-        self.place.advance(self.shared.slots);
+        self.position.advance(self.shared.slots);
         let head = &self.shared.head.0;
-        head.store(self.place.count, Ordering::Release);
+        head.store(self.position.count, Ordering::Release);
     }
 
     /// Whether the producer is gone. What it wrote before can still be read: look at
@@ -354,13 +358,13 @@ impl<T: Copy> MarkedView<'_, T> {
     pub fn block(&self) -> &[T] {
         // SAFETY: `peek` found this slot to be the consumer's, all items were written when the
         // queue was made, and the producer gets it back only after the view is gone.
-        unsafe { &*self.consumer.shared.items(self.consumer.place.at) }
+        unsafe { &*self.consumer.shared.items(self.consumer.position.at) }
     }
 
     /// Gives the room of the block back.
     #[inline]
     pub fn release(self) {
-        self.consumer.shared.watch(self.consumer.place.at).read();
+        self.consumer.shared.watch(self.consumer.position.at).read();
         self.consumer.give_back();
     }
 }

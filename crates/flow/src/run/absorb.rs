@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use super::lane::Shape;
-use super::layout::{Edge, Item, Layout, Part, Port, Turn, is_outside};
+use super::lane::SignalShape;
+use super::layout::{Crossing, Edge, Layout, PartitionLayout, PartitionNode, Turn, is_outside};
 use crate::literal::{Literals, MAX_LITERALS};
 use crate::nodes::Delay;
 use crate::value::Value;
@@ -27,45 +27,47 @@ pub(super) fn absorb(layout: &mut Layout) {
         if outer || writes != Turn::EVERY || reads != Turn::EVERY {
             continue;
         }
-        for port in 0..layout.edges[edge].ports.len() {
+        for crossing in 0..layout.edges[edge].crossings.len() {
             // Each turn takes one delay at least, and none is taken twice.
-            while before(layout, edge, port) || behind(layout, edge, port) {}
+            while before(layout, edge, crossing) || behind(layout, edge, crossing) {}
         }
         let most = layout.edges[edge].capacity.saturating_sub(1);
-        let blocks = |port: &Port| port.initial.len() / samples(layout, edge, port);
-        let kept = layout.edges[edge].ports.iter().map(blocks).min();
+        let blocks = |crossing: &Crossing| crossing.initial.len() / samples(layout, edge, crossing);
+        let kept = layout.edges[edge].crossings.iter().map(blocks).min();
         let kept = kept.unwrap_or(0).min(most);
         layout.edges[edge].initial = kept;
-        for port in 0..layout.edges[edge].ports.len() {
-            give_back(layout, edge, port, kept);
+        for crossing in 0..layout.edges[edge].crossings.len() {
+            give_back(layout, edge, crossing, kept);
         }
     }
 }
 
-/// Samples of a port in one block.
-fn samples(layout: &Layout, edge: usize, port: &Port) -> usize {
+/// Samples of a crossing in one block.
+fn samples(layout: &Layout, edge: usize, crossing: &Crossing) -> usize {
     let edge = &layout.edges[edge];
-    layout.parts[edge.to].shapes[port.to].samples(edge.block)
+    layout.partitions[edge.to].shapes[crossing.to].samples(edge.block)
 }
 
 /// Whether another sample may still be absorbed.
-fn has_room(layout: &Layout, edge: usize, port: usize) -> bool {
+fn has_room(layout: &Layout, edge: usize, crossing: usize) -> bool {
     let ends = &layout.edges[edge];
-    let port = &ends.ports[port];
-    let most = samples(layout, edge, port).saturating_mul(ends.capacity.saturating_sub(1));
-    port.initial.len() < most
+    let crossing = &ends.crossings[crossing];
+    let most = samples(layout, edge, crossing).saturating_mul(ends.capacity.saturating_sub(1));
+    crossing.initial.len() < most
 }
 
 /// Whether so many more samples may be absorbed: what a queue does not keep has to fit a delay.
-fn fits(layout: &Layout, edge: usize, port: usize, more: usize) -> bool {
-    let port = &layout.edges[edge].ports[port];
-    let len = layout.parts[layout.edges[edge].to].shapes[port.to].kind.len;
-    let samples = port.initial.len().saturating_add(more);
+fn fits(layout: &Layout, edge: usize, crossing: usize, more: usize) -> bool {
+    let crossing = &layout.edges[edge].crossings[crossing];
+    let len = layout.partitions[layout.edges[edge].to].shapes[crossing.to]
+        .kind
+        .len;
+    let samples = crossing.initial.len().saturating_add(more);
     samples.saturating_mul(len) <= MAX_LITERALS
 }
 
 /// What a delay puts out before its first input.
-fn initials(item: &Item) -> Option<Vec<Value>> {
+fn initials(item: &PartitionNode) -> Option<Vec<Value>> {
     let (length, kind) = (item.plain_delay(), *item.outputs.first()?);
     if length == 0 || length.saturating_mul(kind.len) > MAX_LITERALS {
         return None;
@@ -82,7 +84,13 @@ fn initials(item: &Item) -> Option<Vec<Value>> {
 }
 
 /// A delay in place of another with these samples in it.
-fn delay(path: &str, initial: &[Value], from: usize, to: usize, period: u64) -> Option<Item> {
+fn delay(
+    path: &str,
+    initial: &[Value],
+    from: usize,
+    to: usize,
+    period: u64,
+) -> Option<PartitionNode> {
     let kind = initial.first()?.kind();
     let parts = initial
         .iter()
@@ -92,7 +100,7 @@ fn delay(path: &str, initial: &[Value], from: usize, to: usize, period: u64) -> 
         initial: Literals::new(parts.collect())?,
         of: Some(kind),
     };
-    Some(Item {
+    Some(PartitionNode {
         path: path.into(),
         node: Arc::new(node),
         from: vec![from],
@@ -106,67 +114,69 @@ fn delay(path: &str, initial: &[Value], from: usize, to: usize, period: u64) -> 
 }
 
 /// The items that read a signal, also as an enable signal.
-fn readers(part: &Part, signal: usize) -> Vec<usize> {
-    let reads = |item: &Item| item.from.contains(&signal) || item.enables.contains(&signal);
-    let items = part.items.iter().enumerate();
+fn readers(partition: &PartitionLayout, signal: usize) -> Vec<usize> {
+    let reads =
+        |item: &PartitionNode| item.from.contains(&signal) || item.enables.contains(&signal);
+    let items = partition.items.iter().enumerate();
     items
         .filter(|(_, item)| item.as_ref().is_some_and(reads))
         .map(|(index, _)| index)
         .collect()
 }
 
-/// The ports that a signal of a part leaves it by.
-fn leaves(layout: &Layout, part: usize, signal: usize) -> usize {
-    let edges = layout.edges.iter().filter(|edge| edge.from == part);
+/// The crossings that a signal of a partition leaves it by.
+fn leaves(layout: &Layout, partition: usize, signal: usize) -> usize {
+    let edges = layout.edges.iter().filter(|edge| edge.from == partition);
     edges
-        .flat_map(|edge| &edge.ports)
-        .filter(|port| port.from == signal)
+        .flat_map(|edge| &edge.crossings)
+        .filter(|crossing| crossing.from == signal)
         .count()
 }
 
 /// Absorbs a delay in front of the queue.
-fn before(layout: &mut Layout, edge: usize, port: usize) -> bool {
+fn before(layout: &mut Layout, edge: usize, crossing: usize) -> bool {
     let from = layout.edges[edge].from;
-    let signal = layout.edges[edge].ports[port].from;
-    let part = &layout.parts[from];
-    let alone = readers(part, signal).is_empty() && leaves(layout, from, signal) == 1;
-    if !alone || !has_room(layout, edge, port) {
+    let signal = layout.edges[edge].crossings[crossing].from;
+    let partition = &layout.partitions[from];
+    let alone = readers(partition, signal).is_empty() && leaves(layout, from, signal) == 1;
+    if !alone || !has_room(layout, edge, crossing) {
         return false;
     }
-    let makes = |item: &Option<Item>| item.as_ref().is_some_and(|item| item.to == [signal]);
-    let Some(index) = part.items.iter().position(makes) else {
+    let makes =
+        |item: &Option<PartitionNode>| item.as_ref().is_some_and(|item| item.to == [signal]);
+    let Some(index) = partition.items.iter().position(makes) else {
         return false;
     };
-    let Some(item) = &part.items[index] else {
+    let Some(item) = &partition.items[index] else {
         return false;
     };
     let source = item.from.first().copied();
-    let source = source.filter(|&source| part.shapes[source].constant.is_none());
+    let source = source.filter(|&source| partition.shapes[source].constant.is_none());
     let (Some(source), Some(more)) = (source, initials(item)) else {
         return false;
     };
-    if !fits(layout, edge, port, more.len()) {
+    if !fits(layout, edge, crossing, more.len()) {
         return false;
     }
-    layout.parts[from].items[index] = None;
-    let port = &mut layout.edges[edge].ports[port];
-    port.initial.extend(more);
-    port.from = source;
+    layout.partitions[from].items[index] = None;
+    let crossing = &mut layout.edges[edge].crossings[crossing];
+    crossing.initial.extend(more);
+    crossing.from = source;
     true
 }
 
 /// Absorbs what the delays behind the queue have in common.
-fn behind(layout: &mut Layout, edge: usize, port: usize) -> bool {
+fn behind(layout: &mut Layout, edge: usize, crossing: usize) -> bool {
     let to = layout.edges[edge].to;
-    let signal = layout.edges[edge].ports[port].to;
-    let part = &layout.parts[to];
-    let found = readers(part, signal);
-    if found.is_empty() || leaves(layout, to, signal) > 0 || !has_room(layout, edge, port) {
+    let signal = layout.edges[edge].crossings[crossing].to;
+    let partition = &layout.partitions[to];
+    let found = readers(partition, signal);
+    if found.is_empty() || leaves(layout, to, signal) > 0 || !has_room(layout, edge, crossing) {
         return false;
     }
     let mut all = Vec::new();
     for &index in &found {
-        let initial = part.items[index].as_ref().and_then(initials);
+        let initial = partition.items[index].as_ref().and_then(initials);
         let Some(initial) = initial else {
             return false;
         };
@@ -182,14 +192,14 @@ fn behind(layout: &mut Layout, edge: usize, port: usize) -> bool {
             first.is_some() && all.iter().all(|initial| at(initial) == first)
         })
         .count();
-    if common == 0 || !fits(layout, edge, port, common) {
+    if common == 0 || !fits(layout, edge, crossing, common) {
         return false;
     }
     let split = all[0].len() - common;
     let mut initial = all[0][split..].to_vec();
-    let port = &mut layout.edges[edge].ports[port];
-    initial.append(&mut port.initial);
-    port.initial = initial;
+    let crossing = &mut layout.edges[edge].crossings[crossing];
+    initial.append(&mut crossing.initial);
+    crossing.initial = initial;
     for (index, initial) in found.into_iter().zip(all) {
         shorten(layout, to, index, &initial[..initial.len() - common]);
     }
@@ -203,13 +213,13 @@ fn bytes(value: &Value) -> Vec<u8> {
 }
 
 /// Puts a shorter delay in place of one, or passes on what it reads where nothing is left.
-fn shorten(layout: &mut Layout, part: usize, index: usize, initial: &[Value]) {
-    let Some(item) = layout.parts[part].items[index].take() else {
+fn shorten(layout: &mut Layout, partition: usize, index: usize, initial: &[Value]) {
+    let Some(item) = layout.partitions[partition].items[index].take() else {
         return;
     };
     let (from, to) = (item.from[0], item.to[0]);
     if let Some(shorter) = delay(&item.path, initial, from, to, item.period) {
-        layout.parts[part].items[index] = Some(shorter);
+        layout.partitions[partition].items[index] = Some(shorter);
         return;
     }
     let rename = |signal: &mut usize| {
@@ -217,37 +227,41 @@ fn shorten(layout: &mut Layout, part: usize, index: usize, initial: &[Value]) {
             *signal = from;
         }
     };
-    for item in layout.parts[part].items.iter_mut().flatten() {
+    for item in layout.partitions[partition].items.iter_mut().flatten() {
         item.from.iter_mut().for_each(rename);
         item.enables.iter_mut().for_each(rename);
     }
-    for edge in layout.edges.iter_mut().filter(|edge| edge.from == part) {
-        edge.ports
+    for edge in layout
+        .edges
+        .iter_mut()
+        .filter(|edge| edge.from == partition)
+    {
+        edge.crossings
             .iter_mut()
-            .for_each(|port| rename(&mut port.from));
+            .for_each(|crossing| rename(&mut crossing.from));
     }
 }
 
 /// Puts what the queue does not keep into a delay in front of it.
-fn give_back(layout: &mut Layout, edge: usize, port: usize, blocks: usize) {
+fn give_back(layout: &mut Layout, edge: usize, crossing: usize, blocks: usize) {
     let from = layout.edges[edge].from;
-    let each = samples(layout, edge, &layout.edges[edge].ports[port]);
-    let Port {
+    let each = samples(layout, edge, &layout.edges[edge].crossings[crossing]);
+    let Crossing {
         from: source,
         initial,
         ..
-    } = &mut layout.edges[edge].ports[port];
+    } = &mut layout.edges[edge].crossings[crossing];
     let rest = initial.split_off(blocks * each);
-    let part = &mut layout.parts[from];
-    let shape = part.shapes[*source].clone();
-    let to = part.shapes.len();
+    let partition = &mut layout.partitions[from];
+    let shape = partition.shapes[*source].clone();
+    let to = partition.shapes.len();
     let Some(item) = delay("queue", &rest, *source, to, shape.period) else {
         return;
     };
     *source = to;
-    part.shapes.push(Shape {
+    partition.shapes.push(SignalShape {
         rest: Value::zero(shape.kind),
         ..shape
     });
-    part.items.push(Some(item));
+    partition.items.push(Some(item));
 }

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::lane::{Shape, Store, first_byte};
+use super::lane::{SignalShape, Store, first_byte};
 use super::layout::Edge;
 use crate::kernels::View;
 
@@ -11,7 +11,7 @@ pub(super) const LINE_WORDS: usize = 8;
 
 /// Where a signal lies in a block.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BlockSlice {
     pub signal: usize,
     /// The first word of its real parts, and of its imaginary parts.
     re: usize,
@@ -22,25 +22,25 @@ pub(super) struct Place {
     pub in_block: bool,
 }
 
-/// The places of an edge's signals, and the words of a block.
-pub(super) fn places(
-    shapes: &[Shape],
+/// The slices of an edge's signals, and the words of a block.
+pub(super) fn slices(
+    shapes: &[SignalShape],
     edge: &Edge,
     signal: impl Fn(usize) -> usize,
-) -> (Vec<Place>, usize) {
+) -> (Vec<BlockSlice>, usize) {
     let mut words = 0;
     let mut next = |bytes: usize| {
         let first = words;
         words += bytes.div_ceil(8).next_multiple_of(LINE_WORDS);
         first
     };
-    let places = (0..edge.ports.len())
-        .map(|port| {
-            let shape = &shapes[edge.ports[port].to];
+    let slices = (0..edge.crossings.len())
+        .map(|crossing| {
+            let shape = &shapes[edge.crossings[crossing].to];
             let bytes = shape.lane_bytes();
             let lane = shape.samples(edge.block) * bytes;
-            Place {
-                signal: signal(port),
+            BlockSlice {
+                signal: signal(crossing),
                 re: next(lane),
                 im: shape.kind.complex.then(|| next(lane)),
                 bytes,
@@ -49,10 +49,10 @@ pub(super) fn places(
             }
         })
         .collect();
-    (places, words)
+    (slices, words)
 }
 
-impl Place {
+impl BlockSlice {
     /// The first byte of some ticks within a run, and how many they are.
     pub fn run(&self, from: u64, ticks: u64) -> (usize, usize) {
         let first = (from / self.period) as usize * self.bytes;
@@ -102,7 +102,7 @@ impl Place {
             .filter_map(|(view, word)| view.zip(word))
     }
 
-    /// Whether the signal's memory is as long as its place in a block has it for a step. In a block
+    /// Whether the signal's memory is as long as its slice in a block has it for a step. In a block
     /// of several steps each must begin with a cache line.
     pub fn fits(&self, store: &Store, step: u64, block: u64) -> bool {
         let bytes = self.run(0, step).1;
@@ -121,7 +121,7 @@ impl Place {
     pub unsafe fn lend(&self, block: NonNull<u64>, store: &mut Store, from: u64) {
         let (first, _) = self.run(from, 0);
         for (view, word) in self.views(store) {
-            // SAFETY: the caller's; the signal has its place within the block.
+            // SAFETY: the caller's; the signal has its slice within the block.
             unsafe { store.lanes[view.lane].lend(block.add(word).cast().add(first)) };
         }
     }

@@ -46,16 +46,22 @@ impl Telemetry {
     #[must_use]
     pub fn since(&self, before: &Telemetry) -> Telemetry {
         let less = |now: u64, before: Option<u64>| now.saturating_sub(before.unwrap_or(0));
-        let parts = self.partitions.iter().enumerate();
-        let part = |(index, part): (usize, &PartitionTelemetry)| {
+        let partitions = self.partitions.iter().enumerate();
+        let partition = |(index, partition): (usize, &PartitionTelemetry)| {
             let old = before.partitions.get(index);
             PartitionTelemetry {
-                ticks: less(part.ticks, old.map(|old| old.ticks)),
-                busy: less(part.busy, old.map(|old| old.busy)),
-                waiting: less(part.waiting, old.map(|old| old.waiting)),
-                waiting_to_read: less(part.waiting_to_read, old.map(|old| old.waiting_to_read)),
-                waiting_to_write: less(part.waiting_to_write, old.map(|old| old.waiting_to_write)),
-                ..part.clone()
+                ticks: less(partition.ticks, old.map(|old| old.ticks)),
+                busy: less(partition.busy, old.map(|old| old.busy)),
+                waiting: less(partition.waiting, old.map(|old| old.waiting)),
+                waiting_to_read: less(
+                    partition.waiting_to_read,
+                    old.map(|old| old.waiting_to_read),
+                ),
+                waiting_to_write: less(
+                    partition.waiting_to_write,
+                    old.map(|old| old.waiting_to_write),
+                ),
+                ..partition.clone()
             }
         };
         let queues = self.queues.iter().enumerate();
@@ -69,7 +75,7 @@ impl Telemetry {
         };
         Telemetry {
             elapsed: self.elapsed.saturating_sub(before.elapsed),
-            partitions: parts.map(part).collect(),
+            partitions: partitions.map(partition).collect(),
             queues: queues.map(queue).collect(),
             ..self.clone()
         }
@@ -84,7 +90,7 @@ impl Telemetry {
     /// anything ran.
     pub fn limit(&self) -> Option<Limit> {
         let inner = || self.partitions.iter().enumerate().skip(FIRST_PARTITION);
-        let (index, most) = inner().max_by_key(|(_, part)| part.busy)?;
+        let (index, most) = inner().max_by_key(|(_, partition)| partition.busy)?;
         if self.elapsed == 0 {
             return None;
         }
@@ -95,7 +101,7 @@ impl Telemetry {
         };
         let busy = self.share(most.busy);
         let others = inner().filter(|(other, _)| *other != index);
-        let next = others.map(|(_, part)| self.share(part.busy));
+        let next = others.map(|(_, partition)| self.share(partition.busy));
         let alone = busy > LEAST && next.fold(0.0, f64::max) * TIMES < busy;
         let reads = most.waiting_to_read >= most.waiting_to_write;
         Some(match reads {
@@ -113,14 +119,14 @@ impl Telemetry {
             Limit::Inputs => "inputs: no more comes".to_owned(),
             Limit::Outputs => "outputs: no more is taken".to_owned(),
             Limit::Partition(index) => {
-                let part = &self.partitions[index];
-                let busy = self.share(part.busy);
+                let partition = &self.partitions[index];
+                let busy = self.share(partition.busy);
                 let others = if busy > HALF {
                     ""
                 } else {
                     ", others much less"
                 };
-                format!("{}, {:.0} % busy{others}", part.name, 100.0 * busy)
+                format!("{}, {:.0} % busy{others}", partition.name, 100.0 * busy)
             }
             Limit::Nobody => "no partition: they wait for one another, or for CPUs".to_owned(),
         })
@@ -133,7 +139,7 @@ mod tests {
 
     /// A run of 1000 ns: of each partition, how long it waited to read and to write.
     fn run(waits: &[(u64, u64)]) -> Telemetry {
-        let part = |&(read, write): &(u64, u64)| PartitionTelemetry {
+        let partition = |&(read, write): &(u64, u64)| PartitionTelemetry {
             busy: 1000 - read - write,
             waiting: read + write,
             waiting_to_read: read,
@@ -142,7 +148,7 @@ mod tests {
         };
         Telemetry {
             elapsed: 1000,
-            partitions: waits.iter().map(part).collect(),
+            partitions: waits.iter().map(partition).collect(),
             ..Telemetry::default()
         }
     }
@@ -182,13 +188,13 @@ mod tests {
         let before = run(&[(0, 0), (1000, 0), (0, 0)]);
         let mut now = run(&[(0, 500), (1000, 0), (500, 0)]);
         now.elapsed = 3000;
-        for part in &mut now.partitions {
-            part.busy += 2000;
+        for partition in &mut now.partitions {
+            partition.busy += 2000;
         }
         let span = now.since(&before);
         assert_eq!(span.elapsed, 2000);
-        let part = &span.partitions[2];
-        assert_eq!((part.busy, part.waiting_to_read), (1500, 500));
-        assert!((span.share(part.busy) - 0.75).abs() < 1e-9);
+        let partition = &span.partitions[2];
+        assert_eq!((partition.busy, partition.waiting_to_read), (1500, 500));
+        assert!((span.share(partition.busy) - 0.75).abs() < 1e-9);
     }
 }

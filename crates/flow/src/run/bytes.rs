@@ -1,7 +1,7 @@
 //! Nodes that work on the bytes of their samples.
 
 use super::lane::{Slot, first_byte};
-use super::layout::{Item, Part};
+use super::layout::{PartitionLayout, PartitionNode};
 use crate::kernels::View;
 use crate::kernels::lane::Lane;
 use crate::node::ByteStep;
@@ -30,16 +30,26 @@ fn place(view: View, at: usize) -> std::ops::Range<usize> {
 
 impl Bytewise {
     /// The node of a unit, if it is one and alone.
-    pub fn new(part: &Part, members: &[usize], slots: &[Slot], count: usize) -> Option<Bytewise> {
+    pub fn new(
+        partition: &PartitionLayout,
+        members: &[usize],
+        slots: &[Slot],
+        count: usize,
+    ) -> Option<Bytewise> {
         let [member] = members else {
             return None;
         };
-        let item: &Item = part.items[*member].as_ref()?;
-        let shapes = || item.from.iter().chain(&item.to).map(|&at| &part.shapes[at]);
+        let item: &PartitionNode = partition.items[*member].as_ref()?;
+        let shapes = || {
+            item.from
+                .iter()
+                .chain(&item.to)
+                .map(|&at| &partition.shapes[at])
+        };
         let plain = item.enables.is_empty() && item.node.direct();
         let changes = shapes().any(|shape| shape.parameter.is_some());
         let alike = |&at: &usize| {
-            let shape = &part.shapes[at];
+            let shape = &partition.shapes[at];
             shape.constant.is_some() || shape.period == item.period
         };
         let real = shapes().all(|shape| !shape.kind.complex);
@@ -47,7 +57,7 @@ impl Bytewise {
             return None;
         }
         let step = item.node.start_bytes(&item.inputs, &item.outputs)?;
-        let from = |&at: &usize| match &part.shapes[at].constant {
+        let from = |&at: &usize| match &partition.shapes[at].constant {
             None => From::Lane(slots[at].re),
             Some(value) => {
                 let mut bytes = Vec::new();

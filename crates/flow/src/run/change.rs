@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::code::{PartitionCode, Running, Way};
 use super::gate::Gate;
 use super::lane::Store;
-use super::plan::{Plan, Running, Way};
 use crate::kernels::lane::Lane;
 use crate::kernels::{self, Making, Op, Operation, View};
 use crate::literal::Literals;
@@ -87,10 +87,10 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub fn new(nodes: &[(String, Arc<dyn Node>, Scalar)], parts: usize) -> Changes {
+    pub fn new(nodes: &[(String, Arc<dyn Node>, Scalar)], partitions: usize) -> Changes {
         Changes {
             nodes: nodes.to_vec(),
-            gate: Gate::new(parts),
+            gate: Gate::new(partitions),
         }
     }
 
@@ -125,7 +125,7 @@ impl Changes {
     }
 }
 
-/// Which ticks the steps of a part are.
+/// Which ticks the steps of a partition are.
 pub(super) struct Clock {
     /// Ticks of a block, where blocks go round among copies.
     pub block: u64,
@@ -134,7 +134,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The tick of the part's own `at`th.
+    /// The tick of the partition's own `at`th.
     pub fn tick(&self, at: u64) -> u64 {
         if self.copies == 1 {
             return at;
@@ -143,10 +143,10 @@ impl Clock {
     }
 }
 
-/// How a part follows changes.
+/// How a partition follows changes.
 pub(super) struct Follower {
     pub changes: Arc<Changes>,
-    pub part: usize,
+    pub partition: usize,
     pub clock: Clock,
     /// Ticks done.
     at: u64,
@@ -157,11 +157,11 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub fn new(changes: Arc<Changes>, part: usize, clock: Clock) -> Follower {
-        let seen = changes.gate.follow(part);
+    pub fn new(changes: Arc<Changes>, partition: usize, clock: Clock) -> Follower {
+        let seen = changes.gate.follow(partition);
         Follower {
             changes,
-            part,
+            partition,
             clock,
             at: 0,
             seen,
@@ -174,7 +174,7 @@ impl Follower {
         let now = self.clock.tick(self.at);
         let end = now + step;
         self.at += step;
-        let new = self.changes.gate.begin(self.part, end, self.seen);
+        let new = self.changes.gate.begin(self.partition, end, self.seen);
         if !new.is_empty() {
             self.seen += new.len();
             self.open.extend(new);
@@ -194,12 +194,12 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.changes.gate.leave(self.part);
+        self.changes.gate.leave(self.partition);
     }
 }
 
-/// A run of numbers that are the same until they change.
-struct Run {
+/// Numbers that are the same until they change.
+struct ConstantSpan {
     parameter: usize,
     view: View,
     count: usize,
@@ -239,18 +239,24 @@ impl Cut {
     }
 }
 
-/// What of a plan changes with numbers of nodes.
+/// What of a partition's code changes with numbers of nodes.
 #[derive(Default)]
 pub(super) struct Changing {
-    runs: Vec<Run>,
+    spans: Vec<ConstantSpan>,
     taps: Vec<Taps>,
     cuts: Vec<Cut>,
 }
 
 impl Changing {
-    /// Notes a run.
-    pub fn run(&mut self, changeable: &kernels::Changeable, view: View, count: usize, period: u64) {
-        self.runs.push(Run {
+    /// Notes the numbers of a parameter.
+    pub fn add_span(
+        &mut self,
+        changeable: &kernels::Changeable,
+        view: View,
+        count: usize,
+        period: u64,
+    ) {
+        self.spans.push(ConstantSpan {
             parameter: changeable.parameter,
             view,
             count,
@@ -306,7 +312,7 @@ impl Changing {
     }
 }
 
-impl Run {
+impl ConstantSpan {
     fn fill(&self, store: &mut Store, from: usize, bits: &[u64]) {
         let View { lane, len, .. } = self.view;
         let lane: &mut Lane = &mut store.lanes[lane];
@@ -321,36 +327,36 @@ impl Run {
     }
 }
 
-/// Whether any unit of a plan has a parameter.
-pub(super) fn changes(plan: &Plan, parameters: usize) -> bool {
+/// Whether any unit of the code has a parameter.
+pub(super) fn changes(code: &PartitionCode, parameters: usize) -> bool {
     let slow = |unit: &Running| match &unit.way {
         Way::Slow(stepping) => (0..parameters).any(|parameter| stepping.has(parameter)),
         _ => false,
     };
-    !plan.changing.runs.is_empty() || !plan.changing.taps.is_empty() || plan.units.iter().any(slow)
+    !code.changing.spans.is_empty() || !code.changing.taps.is_empty() || code.units.iter().any(slow)
 }
 
-/// Prepares a plan for a step within which these changes are.
-pub(super) fn prepare(plan: &mut Plan, due: &[Due]) {
-    let Plan {
+/// Prepares the code for a step within which these changes are.
+pub(super) fn prepare(code: &mut PartitionCode, due: &[Due]) {
+    let PartitionCode {
         changing,
         store,
         units,
         ..
-    } = plan;
+    } = code;
     changing.cuts.clear();
-    for run in &mut changing.runs {
-        if let Some(bits) = run.rest.take() {
-            run.fill(store, 0, &bits);
+    for span in &mut changing.spans {
+        if let Some(bits) = span.rest.take() {
+            span.fill(store, 0, &bits);
         }
     }
     for due in due {
         let sample = |period: u64| due.offset.div_ceil(period) as usize;
-        for run in &mut changing.runs {
-            if run.parameter == due.parameter {
-                let bits = run.making.make(&due.numbers);
-                run.fill(store, sample(run.period), &bits);
-                run.rest = Some(bits);
+        for span in &mut changing.spans {
+            if span.parameter == due.parameter {
+                let bits = span.making.make(&due.numbers);
+                span.fill(store, sample(span.period), &bits);
+                span.rest = Some(bits);
             }
         }
         for taps in changing
@@ -385,15 +391,15 @@ mod tests {
             gain: 1.into(),
             output: None,
         });
-        // A third part, which has nothing that changes, never looks.
+        // A third partition, which has nothing that changes, never looks.
         let changes = Arc::new(Changes::new(&[("k".into(), node, Scalar::F32)], 3));
-        let follower = |part| {
+        let follower = |partition| {
             let clock = Clock {
                 block: 1,
                 copy: 0,
                 copies: 1,
             };
-            Follower::new(changes.clone(), part, clock)
+            Follower::new(changes.clone(), partition, clock)
         };
         let (mut fast, mut slow) = (follower(0), follower(2));
         for at in 1..=100 {

@@ -62,9 +62,9 @@ pub(super) struct Control {
 
 impl Control {
     /// `busy`: how many threads end the run, once all have done so ([`Control::finish`]).
-    pub fn new(parts: usize, limit: Option<u64>, busy: usize) -> Control {
+    pub fn new(partitions: usize, limit: Option<u64>, busy: usize) -> Control {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-        let bell = |_| Arc::new(Bell::new(parts, cpus));
+        let bell = |_| Arc::new(Bell::new(partitions, cpus));
         Control {
             stop: AtomicBool::new(false),
             quit: AtomicBool::new(false),
@@ -74,7 +74,7 @@ impl Control {
             end: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             wanted: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
-            bells: (0..parts).map(bell).collect(),
+            bells: (0..partitions).map(bell).collect(),
         }
     }
 

@@ -5,40 +5,40 @@
 //! turns.
 
 use super::change::Clock;
-use super::layout::{Edge, FIRST_PARTITION, Layout, Part, Turn, is_outside};
+use super::layout::{Edge, FIRST_PARTITION, Layout, PartitionLayout, Turn, is_outside};
 use super::settings::Settings;
 use crate::graph::UNMARKED;
 use crate::node::can_be_copied;
 use crate::problem::{Cause, Problems};
 
-/// The CPU of a part, if it has one.
-pub(super) fn cpu(part: &Part, settings: &Settings) -> Option<usize> {
-    match part.copy.checked_sub(1) {
-        None => settings.cpus.get(&part.id).copied(),
-        Some(copy) => *settings.copies.get(&part.id)?.get(copy)?,
+/// The CPU of a partition, if it has one.
+pub(super) fn cpu(partition: &PartitionLayout, settings: &Settings) -> Option<usize> {
+    match partition.copy.checked_sub(1) {
+        None => settings.cpus.get(&partition.id).copied(),
+        Some(copy) => *settings.copies.get(&partition.id)?.get(copy)?,
     }
 }
 
-/// Which ticks the steps of a part are.
-pub(super) fn clock(layout: &Layout, part: usize) -> Clock {
+/// Which ticks the steps of a partition are.
+pub(super) fn clock(layout: &Layout, partition: usize) -> Clock {
     let edges = layout.edges.iter();
-    let own = edges.filter(|edge| edge.from == part || edge.to == part);
+    let own = edges.filter(|edge| edge.from == partition || edge.to == partition);
     Clock {
         // All blocks of copies have one size.
         block: own.map(|edge| edge.block).next().unwrap_or(1),
-        copy: layout.parts[part].copy as u64,
-        copies: layout.sharers(part),
+        copy: layout.partitions[partition].copy as u64,
+        copies: layout.sharers(partition),
     }
 }
 
 impl Layout {
-    /// A part and its copies: how many there are.
-    pub fn sharers(&self, part: usize) -> u64 {
-        if is_outside(part) {
+    /// A partition and its copies: how many there are.
+    pub fn sharers(&self, partition: usize) -> u64 {
+        if is_outside(partition) {
             return 1;
         }
-        let id = self.parts[part].id;
-        self.parts[FIRST_PARTITION..]
+        let id = self.partitions[partition].id;
+        self.partitions[FIRST_PARTITION..]
             .iter()
             .filter(|other| other.id == id)
             .count() as u64
@@ -48,14 +48,16 @@ impl Layout {
 /// Adds the copies that the settings ask for. Returns the queues with theirs.
 pub(super) fn copy(
     name: &str,
-    parts: &mut Vec<Part>,
+    partitions: &mut Vec<PartitionLayout>,
     mut edges: Vec<Edge>,
     settings: &Settings,
 ) -> Result<Vec<Edge>, Problems> {
     let mut problems = Problems::default();
-    let first = parts.len();
+    let first = partitions.len();
     for (&id, cpus) in settings.copies.iter().filter(|(_, cpus)| !cpus.is_empty()) {
-        let Some(index) = (FIRST_PARTITION..first).find(|&part| parts[part].id == id) else {
+        let Some(index) =
+            (FIRST_PARTITION..first).find(|&partition| partitions[partition].id == id)
+        else {
             let id = if id == UNMARKED {
                 "unmarked".into()
             } else {
@@ -65,18 +67,18 @@ pub(super) fn copy(
             problems.add(Cause::Parameter, name, text);
             continue;
         };
-        if let Err(text) = allowed(parts, &edges, index) {
+        if let Err(text) = allowed(partitions, &edges, index) {
             problems.add(Cause::Parameter, name, text);
             continue;
         }
         let turns = cpus.len() as u64 + 1;
-        let begin = parts.len();
+        let begin = partitions.len();
         for copy in 1..turns as usize {
-            let part = Part {
+            let partition = PartitionLayout {
                 copy,
-                ..parts[index].clone()
+                ..partitions[index].clone()
             };
-            parts.push(part);
+            partitions.push(partition);
         }
         let home = |turn: u64| {
             if turn == 0 {
@@ -113,9 +115,9 @@ pub(super) fn copy(
 }
 
 /// Refuses partitions that cannot be copied.
-fn allowed(parts: &[Part], edges: &[Edge], index: usize) -> Result<(), String> {
-    let name = parts[index].name(index);
-    for item in parts[index].items.iter().flatten() {
+fn allowed(partitions: &[PartitionLayout], edges: &[Edge], index: usize) -> Result<(), String> {
+    let name = partitions[index].name(index);
+    for item in partitions[index].items.iter().flatten() {
         let alone = item.enables.is_empty();
         if !alone || !can_be_copied(&*item.node, &item.inputs, &item.outputs) {
             return Err(format!(

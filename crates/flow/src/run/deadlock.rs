@@ -1,9 +1,9 @@
 //! Whether a layout ever stands still: found by playing it through once.
 //!
-//! What is in the queues decides alone which part can go on, and what one part does takes nothing
-//! from another: the order does not matter. After one round of all blocks the queues are as at the
-//! start, so a layout that gets through one round runs for ever, and one that does not stands
-//! still.
+//! What is in the queues decides alone which partition can go on, and what one partition does takes
+//! nothing from another: the order does not matter. After one round of all blocks the queues are as
+//! at the start, so a layout that gets through one round runs for ever, and one that does not
+//! stands still.
 
 use num_integer::gcd;
 
@@ -15,12 +15,12 @@ const MAX_STEPS: u64 = 1 << 22;
 
 struct Play<'a> {
     layout: &'a Layout,
-    /// The queues that each part reads, and those that it writes.
+    /// The queues that each partition reads, and those that it writes.
     reads: Vec<Vec<usize>>,
     writes: Vec<Vec<usize>>,
-    /// Ticks done by each part.
+    /// Ticks done by each partition.
     done: Vec<u64>,
-    /// Whether a part has computed a step and not sent it.
+    /// Whether a partition has computed a step and not sent it.
     sending: Vec<bool>,
     /// Blocks in each queue, and slots that are neither full nor in use.
     full: Vec<usize>,
@@ -51,9 +51,9 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
         }
     }
     let steps = layout
-        .parts
+        .partitions
         .iter()
-        .map(|part| round / u128::from(part.step))
+        .map(|partition| round / u128::from(partition.step))
         .fold(0, u128::saturating_add);
     if steps > MAX_STEPS.into() {
         let text = "the blocks of its queues have no common round that is short enough to be \
@@ -62,7 +62,7 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
         return Err(Problems::one(Cause::Limit, name, text));
     }
     let of = |end: fn(&Edge) -> usize| {
-        let mut all = vec![Vec::new(); layout.parts.len()];
+        let mut all = vec![Vec::new(); layout.partitions.len()];
         for (index, edge) in layout.edges.iter().enumerate() {
             all[end(edge)].push(index);
         }
@@ -72,8 +72,8 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
         layout,
         reads: of(|edge| edge.to),
         writes: of(|edge| edge.from),
-        done: vec![0; layout.parts.len()],
-        sending: vec![false; layout.parts.len()],
+        done: vec![0; layout.partitions.len()],
+        sending: vec![false; layout.partitions.len()],
         full: layout.edges.iter().map(|edge| edge.initial).collect(),
         free: layout
             .edges
@@ -82,19 +82,19 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
             .collect(),
     };
     // A copy does its share of a round alone.
-    let goals: Vec<u64> = (0..layout.parts.len())
-        .map(|part| round as u64 / layout.sharers(part))
+    let goals: Vec<u64> = (0..layout.partitions.len())
+        .map(|partition| round as u64 / layout.sharers(partition))
         .collect();
-    while (0..layout.parts.len()).any(|part| play.advance(part, goals[part])) {}
-    let stuck: Vec<usize> = (0..layout.parts.len())
-        .filter(|&part| play.done[part] < goals[part])
+    while (0..layout.partitions.len()).any(|partition| play.advance(partition, goals[partition])) {}
+    let stuck: Vec<usize> = (0..layout.partitions.len())
+        .filter(|&partition| play.done[partition] < goals[partition])
         .collect();
     if stuck.is_empty() {
         return Ok(());
     }
     let names: Vec<String> = stuck
         .iter()
-        .map(|&part| layout.parts[part].name(part))
+        .map(|&partition| layout.partitions[partition].name(partition))
         .collect();
     let lacks: Vec<String> = layout
         .edges
@@ -120,25 +120,25 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
 }
 
 fn ends(layout: &Layout, from: usize, to: usize) -> String {
-    let name = |part: usize| layout.parts[part].name(part);
+    let name = |partition: usize| layout.partitions[partition].name(partition);
     format!("{} -> {}", name(from), name(to))
 }
 
 impl Play<'_> {
-    /// Lets a part go on as far as it can. Returns whether it moved.
-    fn advance(&mut self, part: usize, round: u64) -> bool {
+    /// Lets a partition go on as far as it can. Returns whether it moved.
+    fn advance(&mut self, partition: usize, round: u64) -> bool {
         let mut moved = false;
-        while self.done[part] < round && self.step(part) {
+        while self.done[partition] < round && self.step(partition) {
             moved = true;
         }
         moved
     }
 
     /// One phase of one step, if nothing is missing for it.
-    fn step(&mut self, part: usize) -> bool {
+    fn step(&mut self, partition: usize) -> bool {
         let layout = self.layout;
-        let step = layout.parts[part].step;
-        let (begin, end) = (self.done[part], self.done[part] + step);
+        let step = layout.partitions[partition].step;
+        let (begin, end) = (self.done[partition], self.done[partition] + step);
         let copies = |edge: usize| layout.edges[edge].transfer.copies();
         let starts = |edge: usize| begin.is_multiple_of(layout.edges[edge].block);
         let ends = |edge: usize| end.is_multiple_of(layout.edges[edge].block);
@@ -147,9 +147,9 @@ impl Play<'_> {
             let own = own.iter().copied();
             own.filter(|&edge| passes(&layout.edges[edge])).collect()
         };
-        let ins = passing(&self.reads[part], |edge| edge.reads);
-        let outs = passing(&self.writes[part], |edge| edge.writes);
-        if !self.sending[part] {
+        let ins = passing(&self.reads[partition], |edge| edge.reads);
+        let outs = passing(&self.writes[partition], |edge| edge.writes);
+        if !self.sending[partition] {
             let ready = ins.iter().all(|&edge| !starts(edge) || self.full[edge] > 0)
                 && outs
                     .iter()
@@ -170,7 +170,7 @@ impl Play<'_> {
             for &edge in outs.iter().filter(|&&edge| starts(edge) && !copies(edge)) {
                 self.free[edge] -= 1;
             }
-            self.sending[part] = true;
+            self.sending[partition] = true;
             return true;
         }
         let waits = |edge: usize| copies(edge) && ends(edge);
@@ -181,8 +181,8 @@ impl Play<'_> {
             self.free[edge] -= usize::from(copies(edge));
             self.full[edge] += 1;
         }
-        self.sending[part] = false;
-        self.done[part] = end;
+        self.sending[partition] = false;
+        self.done[partition] = end;
         true
     }
 }

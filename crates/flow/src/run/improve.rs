@@ -8,14 +8,14 @@ use crate::kernels::{Arithmetic, Fold, Op, Reg};
 use crate::types::Scalar;
 
 /// Where a run lies: in which, so many samples ago.
-pub(super) type Place<'a> = &'a dyn Fn(Reg) -> (Reg, usize);
+pub(super) type PlaceOf<'a> = &'a dyn Fn(Reg) -> (Reg, usize);
 
 /// The operations of a loop in groups, in their order, each with whether it is a loop itself: what
 /// the loop only reads, and what only reads the loop, goes over many samples at once.
 pub(super) fn groups(
     ops: Vec<Op<Reg>>,
     reach: &dyn Fn(&Op<Reg>) -> usize,
-    place: Place,
+    place: PlaceOf,
 ) -> Vec<(bool, Vec<Op<Reg>>)> {
     let mut writers: HashMap<Reg, Vec<usize>> = HashMap::new();
     for (index, op) in ops.iter().enumerate() {
@@ -91,7 +91,7 @@ fn sorted(
 }
 
 /// Leaves out operations whose result nobody reads. `kept` are runs that are read elsewhere.
-pub(super) fn prune(units: &mut [&mut Vec<Op<Reg>>], kept: &HashSet<Reg>, place: Place) {
+pub(super) fn prune(units: &mut [&mut Vec<Op<Reg>>], kept: &HashSet<Reg>, place: PlaceOf) {
     let mut reads: HashMap<Reg, Vec<Reg>> = HashMap::new();
     let mut open: Vec<Reg> = kept.iter().copied().collect();
     for op in units.iter().flat_map(|ops| ops.iter()) {
@@ -144,7 +144,7 @@ pub(super) fn chains(
     constant: &dyn Fn(Reg) -> Option<u64>,
     keeps: &dyn Fn(Reg) -> bool,
     uses: &HashMap<Reg, usize>,
-    place: Place,
+    place: PlaceOf,
 ) -> Vec<(usize, Reg)> {
     let mut found = Vec::new();
     let product = |a: Reg, b: Reg| match (constant(a), constant(b)) {
@@ -221,7 +221,7 @@ pub(super) fn fuse(
     units: &mut [&mut Vec<Op<Reg>>],
     scalar: &dyn Fn(Reg) -> (Scalar, usize),
     uses: &HashMap<Reg, usize>,
-    place: Place,
+    place: PlaceOf,
 ) {
     let mut products: HashMap<Reg, (Reg, Reg)> = HashMap::new();
     let mut relations = HashMap::new();
@@ -286,7 +286,7 @@ pub(super) fn fuse(
 }
 
 /// How often each run is read.
-pub(super) fn uses(units: &[&mut Vec<Op<Reg>>], place: Place) -> HashMap<Reg, usize> {
+pub(super) fn uses(units: &[&mut Vec<Op<Reg>>], place: PlaceOf) -> HashMap<Reg, usize> {
     let mut uses = HashMap::new();
     for a in units
         .iter()

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::plan::Plan;
+use super::code::PartitionCode;
 use super::worker::Ends;
 
 #[cfg(test)]
@@ -12,9 +12,9 @@ mod tests;
 /// Finds the signals that can work in the blocks that they come in. Such a signal must not be
 /// wanted behind the step, as samples are that stay in memory for filters and delays, nor be sent
 /// on: its block goes back before anything is sent.
-pub(super) fn find(ends: &mut Ends, plan: &Plan) {
-    let store = &plan.store;
-    let past: HashSet<usize> = plan.moved().collect();
+pub(super) fn find(ends: &mut Ends, code: &PartitionCode) {
+    let store = &code.store;
+    let past: HashSet<usize> = code.moved().collect();
     let sent = ends.senders.iter().flat_map(|end| end.lanes(store));
     let sent: HashSet<usize> = sent.collect();
     for receiver in &mut ends.receivers {

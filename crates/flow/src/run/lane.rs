@@ -8,7 +8,7 @@ use crate::value::Value;
 
 /// What a signal is.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct SignalShape {
     pub kind: Type,
     /// Ticks between two samples.
     pub period: u64,
@@ -20,7 +20,7 @@ pub(super) struct Shape {
     pub rest: Value,
 }
 
-impl Shape {
+impl SignalShape {
     /// Samples in so many ticks.
     pub fn samples(&self, ticks: u64) -> usize {
         if self.constant.is_some() {
@@ -85,7 +85,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Room for the samples of a step, filled with the values before the first.
-    pub fn new(shapes: &[Shape], step: u64) -> Store {
+    pub fn new(shapes: &[SignalShape], step: u64) -> Store {
         let mut store = Store::default();
         for shape in shapes {
             let samples = shape.samples(step);

@@ -4,7 +4,7 @@ mod build;
 
 use std::sync::Arc;
 
-use super::lane::Shape;
+use super::lane::SignalShape;
 use super::settings::Transfer;
 use crate::graph::{Graph, NodeId, UNMARKED};
 use crate::kernels::Level;
@@ -13,16 +13,16 @@ use crate::problem::{Cause, Problems};
 use crate::types::{Scalar, Type};
 use crate::value::Value;
 
-/// The index of the part that samples enter by.
+/// The index of the partition that samples enter by.
 pub(super) const IN: usize = 0;
-/// The index of the part that samples leave by.
+/// The index of the partition that samples leave by.
 pub(super) const OUT: usize = 1;
-/// The index of the first part that is a partition: those before it are the outside.
+/// The index of the first partition that computes: those before it are the outside.
 pub(super) const FIRST_PARTITION: usize = OUT + 1;
 
-/// Whether the part of this index is the outside.
-pub(super) fn is_outside(part: usize) -> bool {
-    part < FIRST_PARTITION
+/// Whether the partition of this index is the outside.
+pub(super) fn is_outside(partition: usize) -> bool {
+    partition < FIRST_PARTITION
 }
 
 /// The most ticks of one block or of one round of all rates.
@@ -35,9 +35,9 @@ const LOOKED_AT: u64 = 16 * NEAR;
 const OUTSIDE: usize = 32 << 10;
 const MOST_OUTSIDE: usize = 512;
 
-/// A node in its part.
+/// A node in its partition.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct PartitionNode {
     pub path: String,
     pub node: Arc<dyn Node>,
     /// The signals of the inputs and of the outputs.
@@ -52,7 +52,7 @@ pub(super) struct Item {
     pub enables: Vec<usize>,
 }
 
-impl Item {
+impl PartitionNode {
     /// The length of a delay outside of enabled subsystems; 0 for any other node.
     pub fn plain_delay(&self) -> usize {
         let delay = self.node.delay().filter(|_| self.enables.is_empty());
@@ -60,16 +60,16 @@ impl Item {
     }
 }
 
-/// Nodes of one thread. The first two parts are the outside.
+/// Nodes of one thread. The first two partitions are the outside.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct PartitionLayout {
     pub id: u32,
     /// The number of the copy; 0 for the first, which others are copies of.
     pub copy: usize,
     /// A node is `None` once a queue has taken its place.
-    pub items: Vec<Option<Item>>,
-    pub shapes: Vec<Shape>,
-    /// The signals that go to other parts, and those that come from them.
+    pub items: Vec<Option<PartitionNode>>,
+    pub shapes: Vec<SignalShape>,
+    /// The signals that go to other partitions, and those that come from them.
     pub sent: Vec<usize>,
     pub received: Vec<usize>,
     /// Ticks that are worked on at once.
@@ -80,7 +80,7 @@ pub(super) struct Part {
     pub sub_block: Option<u64>,
 }
 
-impl Part {
+impl PartitionLayout {
     /// Makes the step a divisor of itself that is not above `most`, or the shortest that there is.
     pub fn limit_step(&mut self, most: u64) {
         let rounds = self.step / self.round;
@@ -105,21 +105,21 @@ impl Part {
 
 /// A signal that crosses.
 #[derive(Clone, Debug)]
-pub(super) struct Port {
-    /// The signal in the part that writes.
+pub(super) struct Crossing {
+    /// The signal in the partition that writes.
     pub from: usize,
-    /// The signal in the part that reads.
+    /// The signal in the partition that reads.
     pub to: usize,
     /// What is read before what is written, the first first.
     pub initial: Vec<Value>,
 }
 
-/// A queue for all that crosses from one part to another.
+/// A queue for all that crosses from one partition to another.
 #[derive(Clone, Debug)]
 pub(super) struct Edge {
     pub from: usize,
     pub to: usize,
-    pub ports: Vec<Port>,
+    pub crossings: Vec<Crossing>,
     /// Ticks in a block.
     pub block: u64,
     pub capacity: usize,
@@ -149,14 +149,14 @@ impl Turn {
     }
 }
 
-/// All parts and queues of a graph.
+/// All partitions and queues of a graph.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    pub parts: Vec<Part>,
+    pub partitions: Vec<PartitionLayout>,
     pub edges: Vec<Edge>,
-    /// The signals of the inputs in part [`IN`], by path.
+    /// The signals of the inputs in partition [`IN`], by path.
     pub inputs: Vec<(String, usize)>,
-    /// The signals of the outputs in part [`OUT`], by path, with the ticks between two samples.
+    /// The signals of the outputs in partition [`OUT`], by path, with the ticks between samples.
     pub outputs: Vec<(String, usize, u64)>,
     /// Nodes whose numbers may change, with the type of these.
     pub parameters: Vec<(String, Arc<dyn Node>, Scalar)>,
@@ -190,33 +190,36 @@ pub fn changeable(graph: &Graph, paths: &[String]) -> Result<Vec<NodeId>, Proble
 }
 
 impl Layout {
-    /// The parts from which something goes to a part, over any number of queues, and that part.
-    fn before(&self, part: usize) -> Vec<bool> {
-        let mut found = vec![false; self.parts.len()];
-        let mut open = vec![part];
-        while let Some(part) = open.pop() {
-            if !std::mem::replace(&mut found[part], true) {
-                let into = self.edges.iter().filter(|edge| edge.to == part);
+    /// A partition, and those from which something goes to it over any number of queues.
+    fn before(&self, partition: usize) -> Vec<bool> {
+        let mut found = vec![false; self.partitions.len()];
+        let mut open = vec![partition];
+        while let Some(partition) = open.pop() {
+            if !std::mem::replace(&mut found[partition], true) {
+                let into = self.edges.iter().filter(|edge| edge.to == partition);
                 open.extend(into.map(|edge| edge.from));
             }
         }
         found
     }
 
-    /// The parts with threads that no output needs, and whether each runs free: nothing comes to it
-    /// from the inputs, nor from a part that an output needs.
+    /// The partitions with threads that no output needs, and whether each runs free: nothing comes
+    /// to it from the inputs, nor from a partition that an output needs.
     pub fn unneeded(&self) -> Vec<(usize, bool)> {
         let needed = self.before(OUT);
-        let mut parts: Vec<usize> = self.edges.iter().map(|edge| edge.to).collect();
-        parts.retain(|&part| !needed[part]);
-        parts.sort_unstable();
-        parts.dedup();
-        let free = |part: usize| {
-            let before = self.before(part).into_iter().enumerate();
+        let mut partitions: Vec<usize> = self.edges.iter().map(|edge| edge.to).collect();
+        partitions.retain(|&partition| !needed[partition]);
+        partitions.sort_unstable();
+        partitions.dedup();
+        let free = |partition: usize| {
+            let before = self.before(partition).into_iter().enumerate();
             let mut before = before.filter(|&(_, is_before)| is_before);
             before.all(|(other, _)| other != IN && !needed[other])
         };
-        parts.into_iter().map(|part| (part, free(part))).collect()
+        partitions
+            .into_iter()
+            .map(|partition| (partition, free(partition)))
+            .collect()
     }
 
     /// Lets the queues of the outside hold more blocks where these are small. The threads there
@@ -232,28 +235,28 @@ impl Layout {
         }
     }
 
-    /// Makes the steps of parts shorter whose signals would not stay near.
+    /// Makes the steps of partitions shorter whose signals would not stay near.
     pub fn stay_near(&mut self) {
-        for part in self.parts.iter_mut().skip(FIRST_PARTITION) {
+        for partition in self.partitions.iter_mut().skip(FIRST_PARTITION) {
             // Constants are written out for all samples: of long ones not many.
-            let of_tick = |shape: &Shape| shape.lane_bytes() as u64 / shape.period;
-            let longest = part.shapes.iter().map(of_tick).max().unwrap_or(0);
-            part.limit_step(LOOKED_AT / longest.max(1));
-            let bytes = super::plan::Plan::new(part, Level::PORTABLE, false).bytes();
+            let of_tick = |shape: &SignalShape| shape.lane_bytes() as u64 / shape.period;
+            let longest = partition.shapes.iter().map(of_tick).max().unwrap_or(0);
+            partition.limit_step(LOOKED_AT / longest.max(1));
+            let bytes = super::code::PartitionCode::new(partition, Level::PORTABLE, false).bytes();
             if bytes > NEAR {
-                part.limit_step(
-                    (u128::from(part.step) * u128::from(NEAR) / u128::from(bytes)) as u64,
+                partition.limit_step(
+                    (u128::from(partition.step) * u128::from(NEAR) / u128::from(bytes)) as u64,
                 );
             }
         }
     }
 
-    /// Tells each part which signals cross.
+    /// Tells each partition which signals cross.
     pub fn cross(&mut self) {
         for edge in &self.edges {
-            for port in &edge.ports {
-                self.parts[edge.from].sent.push(port.from);
-                self.parts[edge.to].received.push(port.to);
+            for crossing in &edge.crossings {
+                self.partitions[edge.from].sent.push(crossing.from);
+                self.partitions[edge.to].received.push(crossing.to);
             }
         }
     }

@@ -39,12 +39,13 @@ pub(super) fn threads(settings: &Settings, name: &str) -> Result<(), Problems> {
     }
     let cpus = core_affinity::get_core_ids().unwrap_or_default();
     let copies = settings.copies.iter();
-    let copies = copies.flat_map(|(part, cpus)| cpus.iter().flatten().map(move |cpu| (part, cpu)));
-    for (part, cpu) in settings.cpus.iter().chain(copies) {
+    let copies =
+        copies.flat_map(|(partition, cpus)| cpus.iter().flatten().map(move |cpu| (partition, cpu)));
+    for (partition, cpu) in settings.cpus.iter().chain(copies) {
         if !cpus.iter().any(|known| known.id == *cpu) {
             let known: Vec<String> = cpus.iter().map(|cpu| cpu.id.to_string()).collect();
             let text = format!(
-                "partition {part} is to run on CPU {cpu}: the thread that makes the executor may \
+                "partition {partition} is to run on CPU {cpu}: the thread that makes the executor may \
                  use {}; let it use that CPU, or make the executor in a thread that may",
                 known.join(", ")
             );

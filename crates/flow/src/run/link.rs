@@ -1,10 +1,10 @@
-//! The two ends of a queue between parts: signals into blocks, blocks into signals.
+//! The two ends of a queue between partitions: signals into blocks, blocks into signals.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::bell::Bell;
-use super::block::{Place, places};
+use super::block::{BlockSlice, slices};
 use super::lane::Store;
 use super::layout::{Edge, IN, Layout, Turn, is_outside};
 use super::settings::Transfer;
@@ -16,7 +16,7 @@ const ENOUGH: usize = 3;
 
 /// What both ends have.
 struct End {
-    places: Vec<Place>,
+    slices: Vec<BlockSlice>,
     transfer: Transfer,
     block: u64,
     step: u64,
@@ -163,8 +163,8 @@ impl Reading {
 
 /// Bytes of a block.
 pub(super) fn block_bytes(layout: &Layout, edge: &Edge) -> usize {
-    let shapes = &layout.parts[edge.to].shapes;
-    8 * places(shapes, edge, |port| edge.ports[port].to).1
+    let shapes = &layout.partitions[edge.to].shapes;
+    8 * slices(shapes, edge, |crossing| edge.crossings[crossing].to).1
 }
 
 /// Makes the queue of an edge.
@@ -174,19 +174,19 @@ pub(super) fn link(
     bells: &[Arc<Bell>],
     times: &Arc<QueueTimes>,
 ) -> Result<(Sender, Receiver), String> {
-    let shapes = &layout.parts[edge.to].shapes;
-    let (places, words) = places(shapes, edge, |port| edge.ports[port].to);
+    let shapes = &layout.partitions[edge.to].shapes;
+    let (slices, words) = slices(shapes, edge, |crossing| edge.crossings[crossing].to);
     let mut initial = vec![0; words * edge.initial];
-    for (place, port) in places.iter().zip(&edge.ports) {
-        let shape = &shapes[port.to];
+    for (slice, crossing) in slices.iter().zip(&edge.crossings) {
+        let shape = &shapes[crossing.to];
         let samples = shape.samples(edge.block);
-        for (block, values) in port.initial.chunks(samples).enumerate() {
+        for (block, values) in crossing.initial.chunks(samples).enumerate() {
             let mut store = Store::new(std::slice::from_ref(shape), edge.block);
             let slot = store.slots[0];
             for (sample, value) in values.iter().enumerate() {
                 slot.set(&mut store.lanes, sample, value);
             }
-            let mut alone = *place;
+            let mut alone = *slice;
             alone.signal = 0;
             alone.write(
                 &mut initial[block * words..][..words],
@@ -203,11 +203,11 @@ pub(super) fn link(
         let (producer, consumer) = queue(edge.capacity, words, &initial)?;
         (Writing::Counted(producer), Reading::Counted(consumer))
     };
-    let end = |part: usize, other: usize, turn: Turn, places| End {
-        places,
+    let end = |partition: usize, other: usize, turn: Turn, slices| End {
+        slices,
         transfer: edge.transfer,
         block: edge.block,
-        step: layout.parts[part].step,
+        step: layout.partitions[partition].step,
         at: 0,
         turn,
         number: 0,
@@ -221,15 +221,15 @@ pub(super) fn link(
         other: bells[other].clone(),
         unsaid: 0,
         // The thread that reads samples may wait for them at any time: it says all at once.
-        most: if part == IN {
+        most: if partition == IN {
             1
         } else {
             edge.capacity.div_ceil(2)
         },
-        sure: is_outside(part),
+        sure: is_outside(partition),
         times: times.clone(),
     };
-    let (written, _) = super::block::places(shapes, edge, |port| edge.ports[port].from);
+    let (written, _) = super::block::slices(shapes, edge, |crossing| edge.crossings[crossing].from);
     Ok((
         Sender {
             ring: writing,
@@ -237,7 +237,7 @@ pub(super) fn link(
         },
         Receiver {
             ring: reading,
-            end: end(edge.to, edge.from, edge.reads, places),
+            end: end(edge.to, edge.from, edge.reads, slices),
         },
     ))
 }
@@ -279,25 +279,25 @@ impl End {
     /// Signals no longer work in the block.
     fn give_back(&mut self, store: &mut Store) {
         self.lent = false;
-        for place in self.places.iter().filter(|place| place.in_block) {
-            place.give_back(store);
+        for slice in self.slices.iter().filter(|slice| slice.in_block) {
+            slice.give_back(store);
         }
     }
 
-    /// Has those signals work in blocks whose memory fits their place there, if `may` agrees.
+    /// Has those signals work in blocks whose memory fits their slice there, if `may` agrees.
     fn use_blocks(&mut self, store: &Store, may: impl Fn(usize) -> bool) {
         if self.transfer.copies() || self.capacity < ENOUGH {
             return;
         }
-        for place in &mut self.places {
-            place.in_block = place.fits(store, self.step, self.block)
-                && place.views(store).all(|(view, _)| may(view.lane));
+        for slice in &mut self.slices {
+            slice.in_block = slice.fits(store, self.step, self.block)
+                && slice.views(store).all(|(view, _)| may(view.lane));
         }
     }
 
     /// The lanes of all signals.
     fn lanes(&self, store: &Store) -> impl Iterator<Item = usize> {
-        let views = self.places.iter().flat_map(|place| place.views(store));
+        let views = self.slices.iter().flat_map(|slice| slice.views(store));
         views.map(|(view, _)| view.lane)
     }
 
@@ -331,8 +331,8 @@ impl Sender {
 
     /// Makes the signals 0.
     pub fn clear(&self, store: &mut Store) {
-        for place in &self.end.places {
-            place.clear(store);
+        for slice in &self.end.slices {
+            slice.clear(store);
         }
     }
 
@@ -343,19 +343,19 @@ impl Sender {
             return end.advance();
         }
         let (at, step, ends) = (end.at, end.step, end.ends());
-        let write = |block: &mut [u64], places: &[Place]| {
-            for place in places {
-                place.write(block, store, at, step);
+        let write = |block: &mut [u64], slices: &[BlockSlice]| {
+            for slice in slices {
+                slice.write(block, store, at, step);
             }
         };
         if end.transfer.copies() {
-            write(&mut end.own, &end.places);
+            write(&mut end.own, &end.slices);
             if ends {
                 let streaming = end.transfer == Transfer::Streaming;
                 self.ring.push(&end.own, streaming);
             }
         } else {
-            self.ring.write(ends, |block| write(block, &end.places));
+            self.ring.write(ends, |block| write(block, &end.slices));
         }
         if ends {
             end.passed();
@@ -398,9 +398,9 @@ impl Receiver {
     #[cfg(test)]
     pub fn ports_in_blocks(&self) -> usize {
         self.end
-            .places
+            .slices
             .iter()
-            .filter(|place| place.in_block)
+            .filter(|slice| slice.in_block)
             .count()
     }
 
@@ -424,13 +424,13 @@ impl Receiver {
             return end.advance();
         }
         let (at, step, ends) = (end.at, end.step, end.ends());
-        let any = end.places.iter().any(|place| place.in_block);
+        let any = end.slices.iter().any(|slice| slice.in_block);
         let slot = any.then(|| self.ring.slot()).flatten();
         end.lent = slot.is_some();
         let lent = end.lent;
-        let mut read = |block: &[u64], places: &[Place]| {
-            for place in places.iter().filter(|place| !(lent && place.in_block)) {
-                place.read(block, store, at, step);
+        let mut read = |block: &[u64], slices: &[BlockSlice]| {
+            for slice in slices.iter().filter(|slice| !(lent && slice.in_block)) {
+                slice.read(block, store, at, step);
             }
         };
         if end.transfer.copies() {
@@ -438,21 +438,21 @@ impl Receiver {
                 self.ring.pop(&mut end.own);
                 end.passed();
             }
-            read(&end.own, &end.places);
+            read(&end.own, &end.slices);
         } else {
             // A slot goes back once all of it has been taken over into signals; if some work in it,
             // in `give_back`.
             let done = ends && !lent;
-            self.ring.read(done, |block| read(block, &end.places));
+            self.ring.read(done, |block| read(block, &end.slices));
             if done {
                 end.passed();
             }
             end.last = ends;
             if let Some(block) = slot {
-                for place in end.places.iter().filter(|place| place.in_block) {
+                for slice in end.slices.iter().filter(|slice| slice.in_block) {
                     // SAFETY: the slot is this end's own until it goes back, and signals are given
-                    // back before. Nothing reads a signal whose part has ended.
-                    unsafe { place.lend(block, store, at) };
+                    // back before. Nothing reads a signal whose partition has ended.
+                    unsafe { slice.lend(block, store, at) };
                 }
             }
         }

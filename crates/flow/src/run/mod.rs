@@ -37,25 +37,25 @@
 //! | file | what it does |
 //! |---|---|
 //! | `settings` | how a graph is to run |
-//! | `layout`, `layout/build` | which part has which node, and the queues between parts |
-//! | `copies` | copies of parts without state, among which blocks go round |
+//! | `layout`, `layout/build` | which partition has which node, and the queues between partitions |
+//! | `copies` | copies of partitions without state, among which blocks go round |
 //! | `absorb` | delays beside a queue become what the queue holds at the start |
 //! | `limits` | refuses what takes too much memory, and threads that cannot be |
 //! | `deadlock` | refuses a layout that would stand still |
 //! | `shape` | shows what was made of a graph |
-//! | `schedule` | the order of a part's nodes, and which of them go sample by sample |
-//! | `plan` | a part as code, by the files of its folder, in this order: |
-//! | `plan/draft` | nodes become operations |
-//! | `plan/delays` | delays become views of memory |
-//! | `plan/groups`, `improve` | groups of operations, without what nobody reads; filters |
-//! | `plan/recur` | loops through one number become one operation |
-//! | `plan/formulas`, `plan/choices` | choices become one, with what is for them alone |
-//! | `plan/chains`, `plan/in_place` | operations in a row become one, which may work in place |
-//! | `plan/memory`, `lane` | runs of numbers, and thereby signals, get their memory |
+//! | `schedule` | the order of a partition's nodes, and which of them go sample by sample |
+//! | `code` | a partition as code, by the files of its folder, in this order: |
+//! | `code/operations` | nodes become operations |
+//! | `code/delays` | delays become views of memory |
+//! | `code/groups`, `improve` | groups of operations, without what nobody reads; filters |
+//! | `code/recur` | loops through one number become one operation |
+//! | `code/formulas`, `code/choices` | choices become one, with what is for them alone |
+//! | `code/chains`, `code/in_place` | operations in a row become one, which may work in place |
+//! | `code/memory`, `lane` | runs of numbers, and thereby signals, get their memory |
 //! | `prepare` | the threads of a run, and the queues between them |
 //! | `link`, `block` | the two ends of a queue, and where signals lie in its blocks |
 //! | `in_blocks` | which signals work in blocks, without a copy |
-//! | `worker`, `bell` | the thread of a part, and how it waits |
+//! | `worker`, `bell` | the thread of a partition, and how it waits |
 //! | `unit`, `bytes`, `slow` | run a step: operations, nodes on bytes, nodes by sample |
 //! | `change`, `gate` | numbers of nodes that change at a tick, which no thread passes unseen |
 //! | `outside` | the threads that read inputs and write outputs |
@@ -70,6 +70,7 @@ mod block;
 mod bottleneck;
 mod bytes;
 mod change;
+mod code;
 mod control;
 mod copies;
 mod deadlock;
@@ -81,7 +82,6 @@ mod layout;
 mod limits;
 mod link;
 mod outside;
-mod plan;
 mod prepare;
 mod schedule;
 mod settings;
@@ -381,24 +381,26 @@ impl Run<'_> {
 
 impl fmt::Display for Executor {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Layout { parts, edges, .. } = &self.layout;
-        for (index, part) in parts.iter().enumerate() {
-            let nodes = part.items.iter().flatten().count();
+        let Layout {
+            partitions, edges, ..
+        } = &self.layout;
+        for (index, partition) in partitions.iter().enumerate() {
+            let nodes = partition.items.iter().flatten().count();
             writeln!(
                 f,
                 "{}: {}, {} at once",
-                part.name(index),
+                partition.name(index),
                 counted(nodes as u64, "node"),
-                counted(part.step, "tick")
+                counted(partition.step, "tick")
             )?;
         }
         for edge in edges {
             writeln!(
                 f,
                 "{} -> {}: {}, {} of {}, {} at the start",
-                parts[edge.from].name(edge.from),
-                parts[edge.to].name(edge.to),
-                counted(edge.ports.len() as u64, "signal"),
+                partitions[edge.from].name(edge.from),
+                partitions[edge.to].name(edge.to),
+                counted(edge.crossings.len() as u64, "signal"),
                 counted(edge.capacity as u64, "block"),
                 counted(edge.block, "tick"),
                 edge.initial

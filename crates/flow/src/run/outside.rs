@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::control::{Failure, panicked};
-use super::lane::{Shape, Store};
+use super::lane::{SignalShape, Store};
 use super::telemetry::{EVERY, add};
 use super::worker::{Ends, Stopped, Waits};
 use crate::types::{Scalar, Type};
@@ -39,7 +39,7 @@ impl Begins {
 }
 
 /// One port of the outside.
-pub(super) struct Port {
+pub(super) struct OutsidePort {
     pub path: String,
     pub signal: usize,
     pub kind: Type,
@@ -49,7 +49,7 @@ pub(super) struct Port {
 /// The thread that reads.
 pub(super) struct Inlet {
     pub ends: Ends,
-    pub ports: Vec<Port>,
+    pub ports: Vec<OutsidePort>,
     pub readers: Vec<Box<dyn Read + Send>>,
     pub store: Store,
     pub step: u64,
@@ -138,7 +138,7 @@ impl Inlet {
                 return Ok(());
             }
             at += self.step;
-            add(&counts.parts[super::layout::IN].ticks, self.step);
+            add(&counts.partitions[super::layout::IN].ticks, self.step);
             control.send_to(at);
         }
         Ok(())
@@ -199,7 +199,7 @@ impl Inlet {
 /// The thread that writes.
 pub(super) struct Outlet<'a> {
     pub ends: Ends,
-    pub ports: Vec<Port>,
+    pub ports: Vec<OutsidePort>,
     pub writers: Vec<Box<dyn Write + 'a>>,
     pub store: Store,
     pub step: u64,
@@ -275,7 +275,7 @@ impl Outlet<'_> {
             // What has come of inputs is mostly behind them. Not so what delays put out.
             if self.bound && control.sent() < next {
                 self.ends.say();
-                let waits = Waits::begin(&counts, [&counts.parts[super::layout::OUT].empty]);
+                let waits = Waits::begin(&counts, [&counts.partitions[super::layout::OUT].empty]);
                 control.await_sent(next, self.ends.patience);
                 waits.end();
             }
@@ -290,7 +290,7 @@ impl Outlet<'_> {
                 let begin = self.begins.at(round).load(Ordering::Relaxed);
                 counts.latency.add(self.begins.now().saturating_sub(begin));
             }
-            add(&counts.parts[super::layout::OUT].ticks, self.step);
+            add(&counts.partitions[super::layout::OUT].ticks, self.step);
             at = next;
         }
     }
@@ -308,8 +308,8 @@ impl Outlet<'_> {
 }
 
 /// What a port of the outside carries. A constant is spread over a step.
-pub(super) fn spread(shape: &Shape, period: u64) -> Shape {
-    Shape {
+pub(super) fn spread(shape: &SignalShape, period: u64) -> SignalShape {
+    SignalShape {
         period,
         rest: shape.constant.clone().unwrap_or_else(|| shape.rest.clone()),
         constant: None,

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::change::{self, Changes, Follower};
+use super::code::PartitionCode;
 use super::control::{Control, Failure};
 use super::lane::{self, Store};
 use super::layout::{self, FIRST_PARTITION, IN, Layout, OUT, is_outside};
-use super::outside::{self, Begins, Inlet, Outlet, Port};
-use super::plan::Plan;
+use super::outside::{self, Begins, Inlet, Outlet, OutsidePort};
 use super::settings::Patience;
-use super::telemetry::{Counts, Names, PartTimes, QueueTimes, Spread};
+use super::telemetry::{Counts, Names, PartitionTimes, QueueTimes, Spread};
 use super::worker::{Ends, Last, Worker};
 use super::{Executor, Run, copies, in_blocks, link};
 use crate::kernels::Level;
@@ -43,19 +43,19 @@ impl Executor {
             return Err(wrong("writers", writers.len(), layout.outputs.len()));
         }
         let unneeded = layout.unneeded();
-        let (parts, ending) = (layout.parts.len(), 1 + unneeded.len());
-        let control = Arc::new(Control::new(parts, self.settings.limit, ending));
+        let (partitions, ending) = (layout.partitions.len(), 1 + unneeded.len());
+        let control = Arc::new(Control::new(partitions, self.settings.limit, ending));
         let level = self.settings.level.unwrap_or_else(Level::detect);
-        let plans: Vec<Plan> = layout
-            .parts
+        let codes: Vec<PartitionCode> = layout
+            .partitions
             .iter()
-            .map(|part| Plan::new(part, level, self.settings.compile))
+            .map(|partition| PartitionCode::new(partition, level, self.settings.compile))
             .collect();
-        let counts = Arc::new(self.counts(&plans));
+        let counts = Arc::new(self.counts(&codes));
         let mut ends = self.ends(&control, &counts)?;
         let (inner, outer) = (ends.split_off(FIRST_PARTITION), ends);
         let [of_inlet, of_outlet] = <[Ends; 2]>::try_from(outer)
-            .unwrap_or_else(|_| unreachable!("a layout has two parts for the outside"));
+            .unwrap_or_else(|_| unreachable!("a layout has two partitions for the outside"));
         let begins = Arc::new(Begins::new());
         let inlet = inlet(layout, of_inlet, readers, &begins);
         let outlet = outlet(layout, of_outlet, writers, begins, inlet.is_some());
@@ -67,90 +67,100 @@ impl Executor {
             outlet,
             control,
             counts,
-            changes: Arc::new(Changes::new(&layout.parameters, layout.parts.len())),
+            changes: Arc::new(Changes::new(&layout.parameters, layout.partitions.len())),
             real_time: self.settings.real_time,
         };
-        for ((mut ends, plan), part) in inner
+        for ((mut ends, code), partition) in inner
             .into_iter()
-            .zip(plans.into_iter().skip(FIRST_PARTITION))
-            .zip(&layout.parts[FIRST_PARTITION..])
+            .zip(codes.into_iter().skip(FIRST_PARTITION))
+            .zip(&layout.partitions[FIRST_PARTITION..])
         {
             if ends.receivers.is_empty() && ends.senders.is_empty() {
                 // Nothing that it does comes out.
                 continue;
             }
             if self.settings.in_blocks {
-                in_blocks::find(&mut ends, &plan);
+                in_blocks::find(&mut ends, &code);
             }
-            run.names.push(part.name(ends.part));
-            run.cpus.push(copies::cpu(part, &self.settings));
-            let last = unneeded.iter().find(|(part, _)| *part == ends.part);
+            run.names.push(partition.name(ends.partition));
+            run.cpus.push(copies::cpu(partition, &self.settings));
+            let last = unneeded
+                .iter()
+                .find(|(partition, _)| *partition == ends.partition);
             let last = last.map(|&(_, free)| if free { Last::Free } else { Last::Bound });
             run.workers
-                .push(self.worker(ends, plan, last, &run.changes));
+                .push(self.worker(ends, code, last, &run.changes));
         }
         Ok(run)
     }
 
     /// The thread of a partition, which `ends` names.
-    fn worker(&self, ends: Ends, plan: Plan, last: Option<Last>, changes: &Arc<Changes>) -> Worker {
+    fn worker(
+        &self,
+        ends: Ends,
+        code: PartitionCode,
+        last: Option<Last>,
+        changes: &Arc<Changes>,
+    ) -> Worker {
         let layout = &self.layout;
-        let part = &layout.parts[ends.part];
-        let path = |item: &Option<layout::Item>| {
+        let partition = &layout.partitions[ends.partition];
+        let path = |item: &Option<layout::PartitionNode>| {
             item.as_ref()
                 .map_or(String::new(), |item| item.path.clone())
         };
-        let follows = change::changes(&plan, layout.parameters.len());
+        let follows = change::changes(&code, layout.parameters.len());
         let follower = follows.then(|| {
-            let clock = copies::clock(layout, ends.part);
-            Follower::new(changes.clone(), ends.part, clock)
+            let clock = copies::clock(layout, ends.partition);
+            Follower::new(changes.clone(), ends.partition, clock)
         });
         Worker {
-            clock: copies::clock(layout, ends.part),
+            clock: copies::clock(layout, ends.partition),
             ends,
-            plan,
+            code,
             follower,
             last,
             telemetry: self.settings.telemetry,
-            paths: part.items.iter().map(path).collect(),
-            step: part.step,
+            paths: partition.items.iter().map(path).collect(),
+            step: partition.step,
             now: 0,
         }
     }
 
-    fn counts(&self, plans: &[Plan]) -> Counts {
-        let parts = &self.layout.parts;
-        let unit_names = |(part, plan): (&layout::Part, &Plan)| -> Vec<String> {
-            let path = |&item: &usize| part.items[item].as_ref().map(|item| item.path.clone());
-            plan.units
-                .iter()
-                .map(|unit| {
-                    unit.items
-                        .iter()
-                        .filter_map(path)
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                })
-                .collect()
-        };
-        let name = |index: usize| parts[index].name(index);
+    fn counts(&self, codes: &[PartitionCode]) -> Counts {
+        let partitions = &self.layout.partitions;
+        let unit_names =
+            |(partition, code): (&layout::PartitionLayout, &PartitionCode)| -> Vec<String> {
+                let path =
+                    |&item: &usize| partition.items[item].as_ref().map(|item| item.path.clone());
+                code.units
+                    .iter()
+                    .map(|unit| {
+                        unit.items
+                            .iter()
+                            .filter_map(path)
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    })
+                    .collect()
+            };
+        let name = |index: usize| partitions[index].name(index);
         let ends = |edge: &layout::Edge, index| edge.from == index || edge.to == index;
         let runs = |index| {
             let mut edges = self.layout.edges.iter();
             index == OUT || edges.any(|edge| ends(edge, index))
         };
         Counts {
-            parts: plans
+            partitions: codes
                 .iter()
                 .enumerate()
-                .map(|(index, plan)| PartTimes::new(plan.units.len(), runs(index)))
+                .map(|(index, code)| PartitionTimes::new(code.units.len(), runs(index)))
                 .collect(),
             names: Names {
-                parts: parts
+                partitions: partitions
                     .iter()
-                    .zip(plans)
+                    .zip(codes)
                     .enumerate()
-                    .map(|(index, part)| (name(index), unit_names(part)))
+                    .map(|(index, partition)| (name(index), unit_names(partition)))
                     .collect(),
                 queues: self
                     .layout
@@ -173,9 +183,9 @@ impl Executor {
         }
     }
 
-    /// The queues, as the ends of each part.
+    /// The queues, as the ends of each partition.
     fn ends(&self, control: &Arc<Control>, counts: &Arc<Counts>) -> Result<Vec<Ends>, Failure> {
-        let threads = self.layout.parts.len();
+        let threads = self.layout.partitions.len();
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
         let none = Patience {
             spins: 1,
@@ -187,20 +197,20 @@ impl Executor {
             false => Patience::default(),
         });
         // What reads and writes has little to do, and must not keep CPUs from those that compute.
-        let patience = |part: usize| {
-            if crowded && is_outside(part) {
+        let patience = |partition: usize| {
+            if crowded && is_outside(partition) {
                 none
             } else {
                 inner
             }
         };
         let mut ends: Vec<Ends> = (0..threads)
-            .map(|part| Ends {
-                part,
+            .map(|partition| Ends {
+                partition,
                 receivers: vec![],
                 senders: vec![],
-                bell: control.bells[part].clone(),
-                patience: patience(part),
+                bell: control.bells[partition].clone(),
+                patience: patience(partition),
                 control: control.clone(),
                 counts: counts.clone(),
             })
@@ -222,17 +232,17 @@ fn inlet(
     readers: Vec<Box<dyn Read + Send>>,
     begins: &Arc<Begins>,
 ) -> Option<Inlet> {
-    let part = &layout.parts[IN];
+    let partition = &layout.partitions[IN];
     (!layout.inputs.is_empty()).then(|| Inlet {
         ends,
         ports: layout
             .inputs
             .iter()
-            .map(|(path, signal)| port(&part.shapes, path, *signal))
+            .map(|(path, signal)| port(&partition.shapes, path, *signal))
             .collect(),
         readers,
-        store: Store::new(&part.shapes, part.step),
-        step: part.step,
+        store: Store::new(&partition.shapes, partition.step),
+        step: partition.step,
         begins: begins.clone(),
     })
 }
@@ -245,8 +255,8 @@ fn outlet<'a>(
     begins: Arc<Begins>,
     bound: bool,
 ) -> Outlet<'a> {
-    let part = &layout.parts[OUT];
-    let mut shapes = part.shapes.clone();
+    let partition = &layout.partitions[OUT];
+    let mut shapes = partition.shapes.clone();
     let outputs = layout.outputs.iter().map(|(path, signal, period)| {
         if shapes[*signal].constant.is_none() {
             return port(&shapes, path, *signal);
@@ -254,20 +264,20 @@ fn outlet<'a>(
         shapes.push(outside::spread(&shapes[*signal], *period));
         port(&shapes, path, shapes.len() - 1)
     });
-    let ports: Vec<Port> = outputs.collect();
+    let ports: Vec<OutsidePort> = outputs.collect();
     Outlet {
         ends,
         ports,
         writers,
-        store: Store::new(&shapes, part.step),
-        step: part.step,
+        store: Store::new(&shapes, partition.step),
+        step: partition.step,
         begins,
         bound,
     }
 }
 
-fn port(shapes: &[lane::Shape], path: &str, signal: usize) -> Port {
-    Port {
+fn port(shapes: &[lane::SignalShape], path: &str, signal: usize) -> OutsidePort {
+    OutsidePort {
         path: path.into(),
         signal,
         kind: shapes[signal].kind,

@@ -1,4 +1,4 @@
-//! The order of a part's nodes, and which of them must go sample by sample.
+//! The order of a partition's nodes, and which of them must go sample by sample.
 //!
 //! A node outside of all loops works on a whole step at once. A delay of a step or more does not
 //! close a loop within the step: what it puts out is known before. What is left of the loops goes
@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use super::layout::Part;
+use super::layout::PartitionLayout;
 use crate::cycles;
 
-/// What is run in one go, by the indices of a part's nodes.
+/// What is run in one go, by the indices of a partition's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// One node, for a whole step.
@@ -23,16 +23,16 @@ pub(super) enum Unit {
     Remember(usize),
 }
 
-/// The units of a part in their order.
-pub(super) fn units(part: &Part) -> Vec<Unit> {
-    let count = part.items.len();
-    let mut makes = vec![None; part.shapes.len()];
-    for (index, item) in part.items.iter().enumerate() {
+/// The units of a partition in their order.
+pub(super) fn units(partition: &PartitionLayout) -> Vec<Unit> {
+    let count = partition.items.len();
+    let mut makes = vec![None; partition.shapes.len()];
+    for (index, item) in partition.items.iter().enumerate() {
         for &signal in item.iter().flat_map(|item| &item.to) {
             makes[signal] = Some(index);
         }
     }
-    let sources: Vec<Vec<usize>> = part
+    let sources: Vec<Vec<usize>> = partition
         .items
         .iter()
         .map(|item| {
@@ -43,9 +43,9 @@ pub(super) fn units(part: &Part) -> Vec<Unit> {
         })
         .collect();
     let long = |index: usize| {
-        let item = part.items[index].as_ref();
+        let item = partition.items[index].as_ref();
         item.is_some_and(|item| {
-            let samples = (part.step / item.period) as usize;
+            let samples = (partition.step / item.period) as usize;
             item.plain_delay() >= samples && item.plain_delay() > 0
         })
     };
@@ -56,7 +56,7 @@ pub(super) fn units(part: &Part) -> Vec<Unit> {
     let cut: Vec<bool> = (0..count)
         .map(|index| long(index) && looped.binary_search(&index).is_ok())
         .collect();
-    order(part, &sources, &makes, &cut)
+    order(partition, &sources, &makes, &cut)
 }
 
 /// The nodes that follow each node: its readers.
@@ -70,8 +70,13 @@ fn readers(sources: &[Vec<usize>], cut: impl Fn(usize) -> bool) -> Vec<Vec<usize
     next
 }
 
-fn order(part: &Part, sources: &[Vec<usize>], makes: &[Option<usize>], cut: &[bool]) -> Vec<Unit> {
-    let count = part.items.len();
+fn order(
+    partition: &PartitionLayout,
+    sources: &[Vec<usize>],
+    makes: &[Option<usize>],
+    cut: &[bool],
+) -> Vec<Unit> {
+    let count = partition.items.len();
     let next = readers(sources, |index| cut[index]);
     let mut groups = cycles::components(&next);
     let mut group = vec![usize::MAX; count];
@@ -95,7 +100,7 @@ fn order(part: &Part, sources: &[Vec<usize>], makes: &[Option<usize>], cut: &[bo
     let mut units = Vec::new();
     for number in sorted(&follows, waits) {
         let members = &groups[number];
-        if part.items[members[0]].is_none() {
+        if partition.items[members[0]].is_none() {
             continue;
         }
         let alone = members.len() == 1 && !next[members[0]].contains(&members[0]);
@@ -104,7 +109,7 @@ fn order(part: &Part, sources: &[Vec<usize>], makes: &[Option<usize>], cut: &[bo
         } else if alone {
             Unit::Whole(members[0])
         } else {
-            Unit::BySample(within(part, makes, members))
+            Unit::BySample(within(partition, makes, members))
         });
     }
     let late = (0..count).filter(|&index| cut[index]);
@@ -113,12 +118,12 @@ fn order(part: &Part, sources: &[Vec<usize>], makes: &[Option<usize>], cut: &[bo
 }
 
 /// The nodes of a loop, each behind what it depends on in the same cycle.
-fn within(part: &Part, makes: &[Option<usize>], members: &[usize]) -> Vec<usize> {
+fn within(partition: &PartitionLayout, makes: &[Option<usize>], members: &[usize]) -> Vec<usize> {
     let place = |index: usize| members.binary_search(&index).ok();
     let mut follows = vec![Vec::new(); members.len()];
     let mut waits = vec![0usize; members.len()];
     for (at, &member) in members.iter().enumerate() {
-        for source in same_cycle(part, makes, member) {
+        for source in same_cycle(partition, makes, member) {
             if let Some(from) = place(source) {
                 follows[from].push(at);
                 waits[at] += 1;
@@ -132,8 +137,8 @@ fn within(part: &Part, makes: &[Option<usize>], members: &[usize]) -> Vec<usize>
 }
 
 /// The nodes that a node depends on in the same cycle.
-fn same_cycle(part: &Part, makes: &[Option<usize>], index: usize) -> Vec<usize> {
-    let Some(item) = &part.items[index] else {
+fn same_cycle(partition: &PartitionLayout, makes: &[Option<usize>], index: usize) -> Vec<usize> {
+    let Some(item) = &partition.items[index] else {
         return vec![];
     };
     let inputs = item.from.iter().filter(|_| item.node.direct());

@@ -1,8 +1,8 @@
 //! What an executor made of a graph: which nodes run where, with which steps and queues.
 
 use super::Executor;
-use super::layout::{Part, is_outside};
-use super::plan::Plan;
+use super::code::PartitionCode;
+use super::layout::{PartitionLayout, is_outside};
 use super::settings::Transfer;
 use crate::kernels::Level;
 
@@ -51,27 +51,32 @@ pub struct QueueShape {
 impl Executor {
     /// What was made of the graph.
     pub fn shape(&self) -> Shape {
-        let path = |part: &Part, item: usize| {
-            let item = part.items[item].as_ref();
+        let path = |partition: &PartitionLayout, item: usize| {
+            let item = partition.items[item].as_ref();
             item.map_or(String::new(), |item| item.path.clone())
         };
         let level = self.settings.level.unwrap_or_else(Level::detect);
-        let units = |part: &Part| {
-            let plan = Plan::new(part, level, false);
-            plan.units
+        let units = |partition: &PartitionLayout| {
+            let code = PartitionCode::new(partition, level, false);
+            code.units
                 .iter()
-                .map(|unit| unit.items.iter().map(|&item| path(part, item)).collect())
+                .map(|unit| {
+                    unit.items
+                        .iter()
+                        .map(|&item| path(partition, item))
+                        .collect()
+                })
                 .collect()
         };
-        let parts = self.layout.parts.iter().enumerate();
+        let partitions = self.layout.partitions.iter().enumerate();
         let edges = self.layout.edges.iter();
         Shape {
-            partitions: parts
-                .map(|(index, part)| PartitionShape {
-                    name: part.name(index),
-                    id: (!is_outside(index)).then_some(part.id),
-                    step: part.step,
-                    units: units(part),
+            partitions: partitions
+                .map(|(index, partition)| PartitionShape {
+                    name: partition.name(index),
+                    id: (!is_outside(index)).then_some(partition.id),
+                    step: partition.step,
+                    units: units(partition),
                 })
                 .collect(),
             queues: edges

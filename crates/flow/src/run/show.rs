@@ -54,20 +54,20 @@ impl Telemetry {
     pub fn to_csv(&self) -> String {
         let mut text = String::new();
         let latency = self.latency;
-        for part in &self.partitions {
-            let steps = part.steps;
+        for partition in &self.partitions {
+            let steps = partition.steps;
             put!(
                 text,
                 "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 self.elapsed,
-                field(&part.name),
-                part.ticks,
-                part.busy,
-                part.waiting_to_read,
-                part.waiting_to_write,
-                part.reading,
-                part.computing,
-                part.writing,
+                field(&partition.name),
+                partition.ticks,
+                partition.busy,
+                partition.waiting_to_read,
+                partition.waiting_to_write,
+                partition.reading,
+                partition.computing,
+                partition.writing,
                 steps.median,
                 steps.p99,
                 steps.most,
@@ -93,12 +93,12 @@ impl Telemetry {
             "counter",
             "Ticks done by a partition.",
         );
-        for part in &self.partitions {
+        for partition in &self.partitions {
             put!(
                 text,
                 "flow_ticks_total{{partition=\"{}\"}} {}",
-                quoted(&part.name),
-                part.ticks
+                quoted(&partition.name),
+                partition.ticks
             );
         }
         head(
@@ -107,12 +107,12 @@ impl Telemetry {
             "counter",
             "Seconds of a partition by phase.",
         );
-        for part in &self.partitions {
-            let name = quoted(&part.name);
+        for partition in &self.partitions {
+            let name = quoted(&partition.name);
             for (phase, time) in [
-                ("busy", part.busy),
-                ("waiting_to_read", part.waiting_to_read),
-                ("waiting_to_write", part.waiting_to_write),
+                ("busy", partition.busy),
+                ("waiting_to_read", partition.waiting_to_read),
+                ("waiting_to_write", partition.waiting_to_write),
             ] {
                 let time = time as f64 * seconds;
                 put!(
@@ -127,9 +127,15 @@ impl Telemetry {
             "summary",
             "Seconds of a step without waiting.",
         );
-        for part in &self.partitions {
-            let labels = format!("partition=\"{}\"", quoted(&part.name));
-            quantiles(&mut text, "flow_step_seconds", &labels, part.steps, seconds);
+        for partition in &self.partitions {
+            let labels = format!("partition=\"{}\"", quoted(&partition.name));
+            quantiles(
+                &mut text,
+                "flow_step_seconds",
+                &labels,
+                partition.steps,
+                seconds,
+            );
         }
         head(
             &mut text,
@@ -182,7 +188,7 @@ impl Telemetry {
         let mut text = String::from("digraph flow {\n  rankdir=LR;\n  node [shape=box];\n");
         let limit = self.limit().and_then(Limit::partition);
         let percent = |time: u64| 100.0 * time as f64 / self.elapsed.max(1) as f64;
-        for (index, part) in self.partitions.iter().enumerate() {
+        for (index, partition) in self.partitions.iter().enumerate() {
             let colour = if limit == Some(index) {
                 ", color=red, penwidth=3"
             } else {
@@ -191,8 +197,8 @@ impl Telemetry {
             put!(
                 text,
                 "  \"{0}\" [label=\"{0}\\n{1:.0} % busy\"{colour}];",
-                quoted(&part.name),
-                percent(part.busy)
+                quoted(&partition.name),
+                percent(partition.busy)
             );
         }
         for queue in &self.queues {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::change::Due;
 use super::lane::Slot;
-use super::layout::{Item, Part};
+use super::layout::{PartitionLayout, PartitionNode};
 use super::unit::Fault;
 use crate::interpreter::wrong;
 use crate::kernels::lane::Lane;
@@ -53,31 +53,33 @@ struct Made {
 }
 
 impl Stepping {
-    pub fn new(part: &Part, members: &[usize], slots: &[Slot]) -> Stepping {
-        let mut known: Vec<Option<usize>> = vec![None; part.shapes.len()];
+    pub fn new(partition: &PartitionLayout, members: &[usize], slots: &[Slot]) -> Stepping {
+        let mut known: Vec<Option<usize>> = vec![None; partition.shapes.len()];
         let mut values = Vec::new();
         let mut value = |signal: usize| -> usize {
             *known[signal].get_or_insert_with(|| {
-                values.push(part.shapes[signal].rest.clone());
+                values.push(partition.shapes[signal].rest.clone());
                 values.len() - 1
             })
         };
-        let items: Vec<(usize, &Item)> = members
+        let items: Vec<(usize, &PartitionNode)> = members
             .iter()
-            .filter_map(|&member| Some((member, part.items[member].as_ref()?)))
+            .filter_map(|&member| Some((member, partition.items[member].as_ref()?)))
             .collect();
         let made: Vec<usize> = items.iter().flat_map(|(_, item)| item.to.clone()).collect();
         let mut read: Vec<usize> = items
             .iter()
             .flat_map(|(_, item)| item.from.iter().chain(&item.enables).copied())
-            .filter(|&signal| !made.contains(&signal) && part.shapes[signal].constant.is_none())
+            .filter(|&signal| {
+                !made.contains(&signal) && partition.shapes[signal].constant.is_none()
+            })
             .collect();
         read.sort_unstable();
         read.dedup();
         let taken = |&signal: &usize| Taken {
             slot: slots[signal],
             value: value(signal),
-            period: part.shapes[signal].period,
+            period: partition.shapes[signal].period,
         };
         let taken = read.iter().map(taken).collect();
         let nodes = items
@@ -101,7 +103,7 @@ impl Stepping {
                 enables: item.enables.iter().map(|&signal| value(signal)).collect(),
             })
             .collect();
-        let constants = part.shapes.iter().zip(&known);
+        let constants = partition.shapes.iter().zip(&known);
         // Nodes whose numbers may change have a parameter as well, and signals of their own.
         let constants = constants.filter(|(shape, _)| shape.constant.is_some());
         let constants = constants.filter_map(|(shape, &value)| Some((shape.parameter?, value?)));
@@ -111,13 +113,13 @@ impl Stepping {
             constants: constants.collect(),
             values,
             taken,
-            ticks: part.step,
+            ticks: partition.step,
             due: Vec::new(),
         }
     }
 
     /// Brings all nodes into their initial state. The code is somebody else's: whoever only looks
-    /// at a plan leaves it alone.
+    /// at the code leaves it alone.
     pub fn start(&mut self) {
         let start = |node: &Node| node.node.start(&node.inputs, &node.outputs);
         self.steps = self.nodes.iter().map(start).collect();

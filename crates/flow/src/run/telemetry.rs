@@ -160,7 +160,7 @@ impl QueueTimes {
 
 /// What one partition tells. Each has cache lines of its own: its thread counts in every step.
 #[repr(align(128))]
-pub(super) struct PartTimes {
+pub(super) struct PartitionTimes {
     /// Whether it has a thread: nothing comes out of one without queues.
     runs: bool,
     pub ticks: AtomicU64,
@@ -179,9 +179,9 @@ pub(super) struct PartTimes {
     pub whole: AtomicU64,
 }
 
-impl PartTimes {
-    pub fn new(units: usize, runs: bool) -> PartTimes {
-        PartTimes {
+impl PartitionTimes {
+    pub fn new(units: usize, runs: bool) -> PartitionTimes {
+        PartitionTimes {
             runs,
             ticks: AtomicU64::new(0),
             empty: Waited::default(),
@@ -205,7 +205,7 @@ pub(super) fn add(count: &AtomicU64, more: u64) {
 /// Names that go with the counts.
 pub(super) struct Names {
     /// Partitions, each with the nodes of each of its units.
-    pub parts: Vec<(String, Vec<String>)>,
+    pub partitions: Vec<(String, Vec<String>)>,
     /// Queues: from, to, blocks that they hold.
     pub queues: Vec<(String, String, usize)>,
 }
@@ -213,7 +213,7 @@ pub(super) struct Names {
 /// All counts of a run.
 pub(super) struct Counts {
     pub names: Names,
-    pub parts: Vec<PartTimes>,
+    pub partitions: Vec<PartitionTimes>,
     pub queues: Vec<std::sync::Arc<QueueTimes>>,
     /// From the reading of a block of inputs to the writing of the outputs that are of the same
     /// ticks.
@@ -316,7 +316,7 @@ impl Counts {
             0 => now.saturating_sub(begin),
             whole => whole,
         };
-        let part = |(times, (name, units)): (&PartTimes, &(String, Vec<String>))| {
+        let partition = |(times, (name, units)): (&PartitionTimes, &(String, Vec<String>))| {
             let timed = get(&times.timed).max(1);
             let by_unit = get(&times.timed).saturating_sub(get(&times.whole)).max(1);
             let (empty, full) = (times.empty.until(now), times.full.until(now));
@@ -353,7 +353,12 @@ impl Counts {
         };
         Telemetry {
             elapsed,
-            partitions: self.parts.iter().zip(&self.names.parts).map(part).collect(),
+            partitions: self
+                .partitions
+                .iter()
+                .zip(&self.names.partitions)
+                .map(partition)
+                .collect(),
             queues: self
                 .queues
                 .iter()
@@ -385,15 +390,15 @@ impl Telemetry {
 
 impl fmt::Display for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for part in &self.partitions {
+        for partition in &self.partitions {
             write!(
                 f,
                 "{:<14} {:5.1} % busy, {} ticks",
-                part.name,
-                self.percent(part.busy),
-                part.ticks
+                partition.name,
+                self.percent(partition.busy),
+                partition.ticks
             )?;
-            let steps = part.steps;
+            let steps = partition.steps;
             if steps.count > 0 {
                 write!(f, ", a step {} ns, at most {} ns", steps.median, steps.most)?;
             }

@@ -1,36 +1,36 @@
-//! Runs the units of a plan.
+//! Runs the units of a partition's code.
 
 use std::ops::Range;
 
 use super::change::Cut;
-use super::plan::{Plan, Way};
+use super::code::{PartitionCode, Way};
 use crate::kernels::{Memory, Operation, execute};
 
 /// What a node did that it must not do.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// The node's index in its part.
+    /// The node's index in its partition.
     pub item: usize,
     pub text: String,
 }
 
 /// Runs one unit for a step.
-pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
-    let unit = &mut plan.units[index];
+pub(super) fn run(code: &mut PartitionCode, index: usize) -> Result<(), Fault> {
+    let unit = &mut code.units[index];
     let present = unit
         .context
-        .map(|context| plan.contexts[context].as_slice());
+        .map(|context| code.contexts[context].as_slice());
     let count = present.map_or(unit.count, <[u32]>::len);
     // None in nearly all steps, and then nothing is allocated.
-    let cuts = plan.changing.cuts_of(index, present);
+    let cuts = code.changing.cuts_of(index, present);
     let mut memory = Memory {
-        lanes: &mut plan.store.lanes,
-        lines: &mut plan.lines,
-        contexts: &mut plan.contexts,
-        scratch: &mut plan.scratch,
+        lanes: &mut code.store.lanes,
+        lines: &mut code.lines,
+        contexts: &mut code.contexts,
+        scratch: &mut code.scratch,
         at: 0,
         count,
-        level: plan.level,
+        level: code.level,
     };
     match &mut unit.way {
         Way::Vector(ops) if cuts.is_empty() => execute(ops, &mut memory),

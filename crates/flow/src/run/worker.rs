@@ -1,4 +1,4 @@
-//! The thread of one part.
+//! The thread of one partition.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use super::bell::Bell;
 use super::change::{self, Clock, Follower};
+use super::code::PartitionCode;
 use super::control::{Control, Failure, panicked};
 use super::lane::Store;
 use super::link::{Receiver, Sender};
-use super::plan::Plan;
 use super::settings::Patience;
 use super::telemetry::{Counts, EVERY, Waited, add};
 use super::unit::{self, Fault};
 
-/// The queues of one part, and how it waits for them.
+/// The queues of one partition, and how it waits for them.
 pub(super) struct Ends {
-    pub part: usize,
+    pub partition: usize,
     pub receivers: Vec<Receiver>,
     pub senders: Vec<Sender>,
     pub bell: Arc<Bell>,
@@ -25,19 +25,19 @@ pub(super) struct Ends {
     pub counts: Arc<Counts>,
 }
 
-/// How a part that no output needs comes to the end.
+/// How a partition that no output needs comes to the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
-    /// It gets what the inputs or the outputs' parts get, up to the end.
+    /// It gets what the inputs or the outputs' partitions get, up to the end.
     Bound,
     /// It has its own pace.
     Free,
 }
 
-/// A part that runs.
+/// A partition that runs.
 pub(super) struct Worker {
     pub ends: Ends,
-    pub plan: Plan,
+    pub code: PartitionCode,
     pub paths: Vec<String>,
     /// Ticks of a step.
     pub step: u64,
@@ -84,7 +84,7 @@ impl Ends {
             }
             self.say();
             let Ends {
-                part,
+                partition,
                 receivers,
                 bell,
                 patience,
@@ -94,7 +94,10 @@ impl Ends {
             } = self;
             let receiver = &mut receivers[index];
             let counts: &Counts = counts;
-            let (queue, own) = (receiver.times().clone(), &counts.parts[*part].empty);
+            let (queue, own) = (
+                receiver.times().clone(),
+                &counts.partitions[*partition].empty,
+            );
             let waits = Waits::begin(counts, [&queue.reader.0, own]);
             bell.wait(*patience, || receiver.may_begin() || control.stopped());
             waits.end();
@@ -111,7 +114,7 @@ impl Ends {
             }
             self.say();
             let Ends {
-                part,
+                partition,
                 senders,
                 bell,
                 patience,
@@ -121,7 +124,7 @@ impl Ends {
             } = self;
             let sender = &mut senders[index];
             let counts: &Counts = counts;
-            let (queue, own) = (sender.times().clone(), &counts.parts[*part].full);
+            let (queue, own) = (sender.times().clone(), &counts.partitions[*partition].full);
             let waits = Waits::begin(counts, [&queue.writer.0, own]);
             bell.wait(*patience, || has(sender) || control.stopped());
             waits.end();
@@ -168,7 +171,7 @@ impl Ends {
         }
         if let Some(begin) = begin {
             let time = begin.elapsed().as_nanos() as u64;
-            add(&self.counts.parts[self.part].writing, time);
+            add(&self.counts.partitions[self.partition].writing, time);
         }
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Worker {
             }
             Err(panic) => {
                 let text = panicked(&*panic);
-                let paths = self.plan.units.get(self.now).map(|unit| {
+                let paths = self.code.units.get(self.now).map(|unit| {
                     let paths = unit.items.iter().map(|&item| self.paths[item].as_str());
                     paths.collect::<Vec<&str>>().join(", ")
                 });
@@ -198,11 +201,11 @@ impl Worker {
 
     fn run(&mut self) -> Result<(), Fault> {
         let counts = self.ends.counts.clone();
-        let counts = &counts.parts[self.ends.part];
+        let counts = &counts.partitions[self.ends.partition];
         let control = self.ends.control.clone();
-        for index in 0..self.plan.units.len() {
+        for index in 0..self.code.units.len() {
             self.now = index;
-            self.plan.units[index].start();
+            self.code.units[index].start();
         }
         for step in 0u64.. {
             if self.ends.begin().is_err() {
@@ -214,23 +217,23 @@ impl Worker {
                 return Ok(());
             }
             if let Some(follower) = &mut self.follower {
-                change::prepare(&mut self.plan, &follower.begin(self.step));
+                change::prepare(&mut self.code, &follower.begin(self.step));
             }
             let timed = self.telemetry && step % EVERY == 1;
             if timed {
                 self.timed(counts, (step / EVERY).is_multiple_of(2))?;
             } else {
-                self.ends.receive(&mut self.plan.store, false);
-                for index in 0..self.plan.units.len() {
+                self.ends.receive(&mut self.code.store, false);
+                for index in 0..self.code.units.len() {
                     self.now = index;
-                    unit::run(&mut self.plan, index)?;
+                    unit::run(&mut self.code, index)?;
                 }
             }
-            self.ends.release(&mut self.plan.store);
-            if self.ends.send(&self.plan.store, timed).is_err() {
+            self.ends.release(&mut self.code.store);
+            if self.ends.send(&self.code.store, timed).is_err() {
                 return Ok(());
             }
-            self.plan.end_step();
+            self.code.end_step();
             if self.telemetry {
                 add(&counts.ticks, self.step);
             }
@@ -251,12 +254,12 @@ impl Worker {
             self.ends.control.finish();
         }
         loop {
-            self.ends.receive(&mut self.plan.store, false);
-            self.ends.release(&mut self.plan.store);
+            self.ends.receive(&mut self.code.store, false);
+            self.ends.release(&mut self.code.store);
             for sender in &self.ends.senders {
-                sender.clear(&mut self.plan.store);
+                sender.clear(&mut self.code.store);
             }
-            if self.ends.send(&self.plan.store, false).is_err() || self.ends.begin().is_err() {
+            if self.ends.send(&self.code.store, false).is_err() || self.ends.begin().is_err() {
                 return;
             }
         }
@@ -264,15 +267,19 @@ impl Worker {
 
     /// One step with a look at the clock before and behind, or also behind each unit: then the step
     /// itself takes longer, and does not count as one.
-    fn timed(&mut self, counts: &super::telemetry::PartTimes, whole: bool) -> Result<(), Fault> {
+    fn timed(
+        &mut self,
+        counts: &super::telemetry::PartitionTimes,
+        whole: bool,
+    ) -> Result<(), Fault> {
         let begin = Instant::now();
-        self.ends.receive(&mut self.plan.store, true);
+        self.ends.receive(&mut self.code.store, true);
         let mut last = Instant::now();
         add(&counts.reading, (last - begin).as_nanos() as u64);
         add(&counts.timed, 1);
-        for index in 0..self.plan.units.len() {
+        for index in 0..self.code.units.len() {
             self.now = index;
-            unit::run(&mut self.plan, index)?;
+            unit::run(&mut self.code, index)?;
             if !whole {
                 let now = Instant::now();
                 add(&counts.units[index], (now - last).as_nanos() as u64);

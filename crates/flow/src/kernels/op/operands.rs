@@ -1,7 +1,7 @@
 //! Runs that operations read and write.
 
 use super::Op;
-use crate::kernels::formula::Part;
+use crate::kernels::formula::FormulaPart;
 use crate::kernels::links::{Link, Turn};
 
 impl<R: Copy> Op<R> {
@@ -37,7 +37,7 @@ impl<R: Copy> Op<R> {
                 let others = links.iter().flat_map(Link::runs);
                 (Some(*d), [*first].into_iter().chain(others).collect())
             }
-            Formula { d, parts } => (Some(*d), parts.iter().flat_map(Part::runs).collect()),
+            Formula { d, parts } => (Some(*d), parts.iter().flat_map(FormulaPart::runs).collect()),
             Recur { d, turns } => (Some(*d), turns.iter().flat_map(Turn::runs).collect()),
             Remember { a, .. } => (None, vec![*a]),
             Enable { from, .. } => (None, from.clone()),

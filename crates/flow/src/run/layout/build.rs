@@ -1,15 +1,15 @@
-//! How a layout is built: the part of each node, its signals, queues for what crosses, and steps.
+//! How a layout is built: the partition of each node, its signals, queues for what crosses, steps.
 
 use std::collections::{BTreeMap, HashMap};
 
 use num_integer::{gcd, lcm};
 
 use super::super::copies;
-use super::super::lane::Shape;
+use super::super::lane::SignalShape;
 use super::super::settings::{Between, Settings};
 use super::{
-    Edge, FIRST_PARTITION, IN, Item, Layout, MAX_BLOCK, OUT, Part, Port, Turn, changeable,
-    is_outside,
+    Crossing, Edge, FIRST_PARTITION, IN, Layout, MAX_BLOCK, OUT, PartitionLayout, PartitionNode,
+    Turn, changeable, is_outside,
 };
 use crate::graph::{Graph, NodeId, Source, UNMARKED, ancestors};
 use crate::nodes::{INPUT, OUTPUT};
@@ -20,40 +20,40 @@ use crate::types::Scalar;
 struct LayoutBuilder<'g> {
     graph: &'g Graph,
     periods: Vec<u64>,
-    parts: Vec<Part>,
-    /// The part of each node; none for constants.
-    place: Vec<Option<usize>>,
+    partitions: Vec<PartitionLayout>,
+    /// The partition of each node; none for constants.
+    home: Vec<Option<usize>>,
     known: HashMap<(usize, Source), usize>,
-    crossings: BTreeMap<(usize, usize), Vec<Port>>,
+    crossings: BTreeMap<(usize, usize), Vec<Crossing>>,
     /// Nodes whose numbers may change.
     changeable: Vec<NodeId>,
 }
 
 impl LayoutBuilder<'_> {
-    /// The signal of a source in a part; it crosses into that part if it must.
-    fn signal(&mut self, part: usize, source: Source) -> usize {
-        if let Some(&known) = self.known.get(&(part, source)) {
+    /// The signal of a source in a partition; it crosses into that partition if it must.
+    fn signal(&mut self, partition: usize, source: Source) -> usize {
+        if let Some(&known) = self.known.get(&(partition, source)) {
             return known;
         }
         let placed = self.graph.node(source.node);
         let port = usize::from(source.port);
         let rest = placed.node.rest(&placed.outputs).swap_remove(port);
-        let signal = self.parts[part].shapes.len();
+        let signal = self.partitions[partition].shapes.len();
         let parameter = self.parameter(source.node);
-        self.parts[part].shapes.push(Shape {
+        self.partitions[partition].shapes.push(SignalShape {
             kind: placed.outputs[port],
             period: self.periods[source.node.index()],
             constant: placed.node.constant().then(|| rest.clone()),
             parameter,
             rest,
         });
-        self.known.insert((part, source), signal);
-        if let Some(home) = self.place[source.node.index()]
-            && home != part
+        self.known.insert((partition, source), signal);
+        if let Some(home) = self.home[source.node.index()]
+            && home != partition
         {
             let from = self.signal(home, source);
-            let ports = self.crossings.entry((home, part)).or_default();
-            ports.push(Port {
+            let crossings = self.crossings.entry((home, partition)).or_default();
+            crossings.push(Crossing {
                 from,
                 to: signal,
                 initial: Vec::new(),
@@ -66,9 +66,10 @@ impl LayoutBuilder<'_> {
         self.changeable.iter().position(|&known| known == id)
     }
 
-    /// Adds a node to its part, with all that it reads and writes.
+    /// Adds a node to its partition, with all that it reads and writes.
     fn item(&mut self, id: NodeId) {
-        let Some(part) = self.place[id.index()].filter(|&part| !is_outside(part)) else {
+        let Some(partition) = self.home[id.index()].filter(|&partition| !is_outside(partition))
+        else {
             return;
         };
         let graph = self.graph;
@@ -78,27 +79,31 @@ impl LayoutBuilder<'_> {
             node: id,
             port: port as u16,
         };
-        let item = Item {
+        let item = PartitionNode {
             path: graph.path(id),
             node: placed.node.clone(),
-            from: placed.from.iter().map(|&s| self.signal(part, s)).collect(),
+            from: placed
+                .from
+                .iter()
+                .map(|&s| self.signal(partition, s))
+                .collect(),
             to: (0..placed.outputs.len())
-                .map(|port| self.signal(part, own(port)))
+                .map(|port| self.signal(partition, own(port)))
                 .collect(),
             inputs: placed.inputs.clone(),
             outputs: placed.outputs.clone(),
             period: self.periods[id.index()],
             parameter: self.parameter(id),
-            enables: enables.iter().map(|&s| self.signal(part, s)).collect(),
+            enables: enables.iter().map(|&s| self.signal(partition, s)).collect(),
         };
         let mark = ancestors(graph.scopes(), placed.scope)
             .find_map(|scope| graph.scopes()[scope.index()].sub_block);
-        let part = &mut self.parts[part];
+        let partition = &mut self.partitions[partition];
         if let Some(mark) = mark {
             let ticks = u64::from(mark).saturating_mul(self.periods[id.index()]);
-            part.sub_block = Some(part.sub_block.unwrap_or(u64::MAX).min(ticks));
+            partition.sub_block = Some(partition.sub_block.unwrap_or(u64::MAX).min(ticks));
         }
-        part.items.push(Some(item));
+        partition.items.push(Some(item));
     }
 }
 
@@ -109,13 +114,13 @@ impl Layout {
         let periods = crate::interpreter::periods(graph).map_err(fault)?;
         let turns = crate::interpreter::turns(graph, &periods);
         let round = common(&turns).map_err(fault)?;
-        let (parts, place) = places(graph, settings)?;
+        let (partitions, home) = homes(graph, settings)?;
         let changeable = changeable(graph, &settings.changeable)?;
         let mut builder = LayoutBuilder {
             graph,
             periods,
-            parts,
-            place,
+            partitions,
+            home,
             known: HashMap::new(),
             crossings: BTreeMap::new(),
             changeable,
@@ -140,20 +145,20 @@ impl Layout {
             })
             .collect();
         let LayoutBuilder {
-            mut parts,
+            mut partitions,
             crossings,
             changeable,
             ..
         } = builder;
         let edges = crossings
             .into_iter()
-            .map(|((from, to), ports)| edge(&parts, settings, round, from, to, ports))
+            .map(|(route, crossings)| edge(&partitions, settings, round, route, crossings))
             .collect::<Result<Vec<Edge>, String>>()
             .map_err(fault)?;
-        steps(&mut parts, &edges, settings, round);
-        let edges = copies::copy(graph.name(), &mut parts, edges, settings)?;
+        steps(&mut partitions, &edges, settings, round);
+        let edges = copies::copy(graph.name(), &mut partitions, edges, settings)?;
         Ok(Layout {
-            parts,
+            partitions,
             edges,
             inputs,
             outputs,
@@ -186,8 +191,11 @@ fn common(periods: &[u64]) -> Result<u64, String> {
     Ok(round as u64)
 }
 
-/// The parts, still empty, and the part of each node.
-fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<usize>>), Problems> {
+/// The partitions, still empty, and the partition of each node.
+fn homes(
+    graph: &Graph,
+    settings: &Settings,
+) -> Result<(Vec<PartitionLayout>, Vec<Option<usize>>), Problems> {
     if let Some(given) = &settings.partitions
         && given.len() != graph.nodes().len()
     {
@@ -206,7 +214,7 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
     let mut ids: Vec<u32> = graph.ids().filter(|&id| inner(id)).map(mark).collect();
     ids.sort_unstable();
     ids.dedup();
-    let place = |id: NodeId| match graph.node(id).node.kind() {
+    let home = |id: NodeId| match graph.node(id).node.kind() {
         INPUT => Some(IN),
         OUTPUT => Some(OUT),
         _ if !inner(id) => None,
@@ -215,7 +223,7 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
             .ok()
             .map(|index| FIRST_PARTITION + index),
     };
-    let part = |id| Part {
+    let partition = |id| PartitionLayout {
         id,
         copy: 0,
         items: Vec::new(),
@@ -226,24 +234,22 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
         round: 1,
         sub_block: None,
     };
-    let places = graph.ids().map(place).collect();
-    let parts = [0, 0].into_iter().chain(ids.iter().copied()).map(part);
-    Ok((parts.collect(), places))
+    let homes = graph.ids().map(home).collect();
+    let partitions = [0, 0].into_iter().chain(ids.iter().copied()).map(partition);
+    Ok((partitions.collect(), homes))
 }
 
 fn edge(
-    parts: &[Part],
+    partitions: &[PartitionLayout],
     settings: &Settings,
     round: u64,
-    from: usize,
-    to: usize,
-    ports: Vec<Port>,
+    (from, to): (usize, usize),
+    crossings: Vec<Crossing>,
 ) -> Result<Edge, String> {
     let inner = !is_outside(from) && !is_outside(to);
-    let found = settings
-        .between
-        .iter()
-        .find(|between| inner && between.from == parts[from].id && between.to == parts[to].id);
+    let found = settings.between.iter().find(|between| {
+        inner && between.from == partitions[from].id && between.to == partitions[to].id
+    });
     let Between {
         block,
         capacity,
@@ -264,7 +270,7 @@ fn edge(
     Ok(Edge {
         from,
         to,
-        ports,
+        crossings,
         block: block.next_multiple_of(round),
         capacity,
         transfer,
@@ -274,19 +280,19 @@ fn edge(
     })
 }
 
-/// Gives each part the largest step that divides its blocks and is not more than its marks or the
-/// settings say.
-fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
-    for (index, part) in parts.iter_mut().enumerate() {
+/// Gives each partition the largest step that divides its blocks and is not more than its marks or
+/// the settings say.
+fn steps(partitions: &mut [PartitionLayout], edges: &[Edge], settings: &Settings, round: u64) {
+    for (index, partition) in partitions.iter_mut().enumerate() {
         let blocks = edges
             .iter()
             .filter(|edge| edge.from == index || edge.to == index)
             .map(|edge| edge.block);
         let all = blocks.fold(0, gcd).max(round);
-        part.round = round;
-        part.step = all;
+        partition.round = round;
+        partition.step = all;
         if !is_outside(index) {
-            part.limit_step(part.sub_block.unwrap_or(u64::MAX).min(settings.step));
+            partition.limit_step(partition.sub_block.unwrap_or(u64::MAX).min(settings.step));
         }
     }
 }

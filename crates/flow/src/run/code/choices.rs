@@ -1,13 +1,13 @@
 //! What formulas need not do.
 
 use super::*;
-use crate::kernels::{Item, Part};
+use crate::kernels::{FormulaOperand, FormulaPart};
 use crate::nodes::BitwiseOp;
 
 /// Leaves out choices that are made already where their result counts, and puts comparisons into
 /// choices that alone need them. A table often is guarded so: a number out of its range is replaced
 /// before it is looked up, and what comes out is replaced again.
-pub(super) fn settle(parts: &mut Vec<Part<Reg>>) {
+pub(super) fn settle(parts: &mut Vec<FormulaPart<Reg>>) {
     let Some(last) = parts.len().checked_sub(1) else {
         return;
     };
@@ -16,21 +16,21 @@ pub(super) fn settle(parts: &mut Vec<Part<Reg>>) {
     prune(parts);
     let uses = self::uses(parts);
     for index in 0..parts.len() {
-        if let Part::Choose(c, [a, b]) = parts[index]
+        if let FormulaPart::Choose(c, [a, b]) = parts[index]
             && uses[c] == 1
-            && let Part::Compare(relation, [x, y]) = parts[c]
+            && let FormulaPart::Compare(relation, [x, y]) = parts[c]
         {
-            parts[index] = Part::ChooseBy(relation, [x, y, a, b]);
+            parts[index] = FormulaPart::ChooseBy(relation, [x, y, a, b]);
         }
     }
     prune(parts);
 }
 
 /// How often each part is used.
-fn uses(parts: &[Part<Reg>]) -> Vec<usize> {
+fn uses(parts: &[FormulaPart<Reg>]) -> Vec<usize> {
     let mut uses = vec![0; parts.len()];
-    for item in parts.iter().flat_map(Part::items).flatten() {
-        if let Item::Part(part) = item {
+    for operand in parts.iter().flat_map(FormulaPart::operands).flatten() {
+        if let FormulaOperand::Part(part) = operand {
             uses[part] += 1;
         }
     }
@@ -38,58 +38,58 @@ fn uses(parts: &[Part<Reg>]) -> Vec<usize> {
 }
 
 /// Settles what a part is made of, where it counts only if none of some conditions holds.
-fn settled(parts: &mut [Part<Reg>], uses: &[usize], index: usize, none: &mut Vec<usize>) {
-    let inner = |item: Item<Reg>| match item {
-        Item::Part(part) if uses[part] == 1 => Some(part),
+fn settled(parts: &mut [FormulaPart<Reg>], uses: &[usize], index: usize, none: &mut Vec<usize>) {
+    let inner = |operand: FormulaOperand<Reg>| match operand {
+        FormulaOperand::Part(part) if uses[part] == 1 => Some(part),
         _ => None,
     };
-    if let Part::Choose(c, [_, b]) = parts[index]
+    if let FormulaPart::Choose(c, [_, b]) = parts[index]
         && let Some(part) = inner(b)
     {
         none.push(c);
         settled(parts, uses, part, none);
         none.pop();
-        let item = passed(parts, b, none, Some(c));
-        if let Part::Choose(_, [_, b]) = &mut parts[index] {
-            *b = item;
+        let operand = passed(parts, b, none, Some(c));
+        if let FormulaPart::Choose(_, [_, b]) = &mut parts[index] {
+            *b = operand;
         }
-    } else if let Part::Lut(a, _) | Part::Negate(a) = parts[index]
+    } else if let FormulaPart::Lut(a, _) | FormulaPart::Negate(a) = parts[index]
         && let Some(part) = inner(a)
     {
         settled(parts, uses, part, none);
-        let item = passed(parts, a, none, None);
-        if let Part::Lut(a, _) | Part::Negate(a) = &mut parts[index] {
-            *a = item;
+        let operand = passed(parts, a, none, None);
+        if let FormulaPart::Lut(a, _) | FormulaPart::Negate(a) = &mut parts[index] {
+            *a = operand;
         }
     }
 }
 
-/// What an item is where none of some conditions holds: past choices of what does not count.
+/// What an operand is where none of some conditions holds: past choices of what does not count.
 fn passed(
-    parts: &[Part<Reg>],
-    mut item: Item<Reg>,
+    parts: &[FormulaPart<Reg>],
+    mut operand: FormulaOperand<Reg>,
     none: &[usize],
     also: Option<usize>,
-) -> Item<Reg> {
+) -> FormulaOperand<Reg> {
     let known = |c: usize| none.contains(&c) || also == Some(c);
-    while let Item::Part(part) = item
-        && let Part::Choose(c, [_, b]) = parts[part]
+    while let FormulaOperand::Part(part) = operand
+        && let FormulaPart::Choose(c, [_, b]) = parts[part]
         && (known(c)
-            || matches!(parts[c], Part::Both(BitwiseOp::Or, [x, y]) if known(x) && known(y)))
+            || matches!(parts[c], FormulaPart::Both(BitwiseOp::Or, [x, y]) if known(x) && known(y)))
     {
-        item = b;
+        operand = b;
     }
-    item
+    operand
 }
 
 /// Leaves out parts that nobody needs.
-fn prune(parts: &mut Vec<Part<Reg>>) {
+fn prune(parts: &mut Vec<FormulaPart<Reg>>) {
     let mut needed = vec![false; parts.len()];
     for index in (0..parts.len()).rev() {
         needed[index] |= index + 1 == parts.len();
         if needed[index] {
-            for item in parts[index].items().into_iter().flatten() {
-                if let Item::Part(part) = item {
+            for operand in parts[index].operands().into_iter().flatten() {
+                if let FormulaOperand::Part(part) = operand {
                     needed[part] = true;
                 }
             }

@@ -13,7 +13,7 @@ struct Open {
     taken: Vec<At>,
 }
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     /// Puts operations on floats into chains: what one makes and only the next one reads is not
     /// stored, and numbers that are constant need no run. `uses` says how often each run is read.
     pub(super) fn chains(

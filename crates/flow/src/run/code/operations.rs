@@ -7,9 +7,9 @@ use crate::literal::Literals;
 use crate::number::Number;
 use crate::value::Value;
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     /// Takes a unit in, as code if all its nodes have some.
-    pub(super) fn draft(&mut self, unit: Unit) {
+    pub(super) fn add_unit(&mut self, unit: Unit) {
         let (items, kind) = match unit {
             Unit::Whole(item) => (vec![item], Kind::Vector),
             Unit::Recall(item) => (vec![item], Kind::Cut),
@@ -19,7 +19,7 @@ impl Planning<'_> {
         };
         let found = items
             .iter()
-            .filter_map(|&item| self.part.items[item].as_ref());
+            .filter_map(|&item| self.partition.items[item].as_ref());
         let Some(period) = found.clone().map(|item| item.period).next() else {
             return;
         };
@@ -33,7 +33,7 @@ impl Planning<'_> {
         self.now = items.clone();
         if alike && items.iter().all(|&item| self.emit(item, context)) {
             let ops = std::mem::take(&mut self.code.ops);
-            self.drafts.push(OpGroup {
+            self.units.push(OpGroup {
                 items: items.clone(),
                 ops,
                 kind,
@@ -46,13 +46,15 @@ impl Planning<'_> {
         self.code.back_to(mark);
         self.compacted
             .retain(|_, planes| (planes.re.0 as usize) < mark.0);
-        let part = self.part;
-        let items_of = items.iter().filter_map(|&item| part.items[item].as_ref());
+        let partition = self.partition;
+        let items_of = items
+            .iter()
+            .filter_map(|&item| partition.items[item].as_ref());
         for signal in items_of.flat_map(|item| &item.to) {
             self.inner.remove(signal);
         }
         let (ops, kind, context) = (vec![], Kind::Slow, None);
-        self.drafts.push(OpGroup {
+        self.units.push(OpGroup {
             items,
             ops,
             kind,
@@ -82,7 +84,7 @@ impl Planning<'_> {
             .iter()
             .map(|&signal| self.input(signal, None).re)
             .collect();
-        self.drafts.push(OpGroup {
+        self.units.push(OpGroup {
             items: items.to_vec(),
             ops: vec![Op::Enable { context, from }],
             kind: Kind::Vector,
@@ -97,12 +99,15 @@ impl Planning<'_> {
         let Some(context) = context else {
             return;
         };
-        let part = self.part;
+        let partition = self.partition;
         let mut ops = Vec::new();
-        for item in items.iter().filter_map(|&item| part.items[item].as_ref()) {
+        for item in items
+            .iter()
+            .filter_map(|&item| partition.items[item].as_ref())
+        {
             for &signal in &item.to {
                 let (outer, inner) = (self.signals[signal], self.inner[&signal].1);
-                let (re, im) = Initial::of(std::slice::from_ref(&part.shapes[signal].rest));
+                let (re, im) = Initial::of(std::slice::from_ref(&partition.shapes[signal].rest));
                 let mut expand = |d: Reg, a: Reg, initial: Initial| {
                     ops.push(Op::Expand { d, a, context });
                     (self.code.period, self.code.context) = (period, None);
@@ -122,7 +127,7 @@ impl Planning<'_> {
                 }
             }
         }
-        self.drafts.push(OpGroup {
+        self.units.push(OpGroup {
             items: items.to_vec(),
             ops,
             kind: Kind::Vector,
@@ -133,8 +138,8 @@ impl Planning<'_> {
 
     /// Whether a node has code, which is then taken.
     fn emit(&mut self, index: usize, context: Option<usize>) -> bool {
-        let part = self.part;
-        let Some(item) = part.items[index].as_ref() else {
+        let partition = self.partition;
+        let Some(item) = partition.items[index].as_ref() else {
             return true;
         };
         (self.code.period, self.code.context) = (item.period, context);
@@ -163,14 +168,14 @@ impl Planning<'_> {
         if let Some(&(_, planes)) = self.inner.get(&signal) {
             return planes;
         }
-        let planes = self.code.port(self.part.shapes[signal].kind);
+        let planes = self.code.port(self.partition.shapes[signal].kind);
         self.inner.insert(signal, (context, planes));
         planes
     }
 
     /// The runs of an input; a constant gets some of its reader's rate.
     fn input(&mut self, signal: usize, context: Option<usize>) -> Planes {
-        let shape = &self.part.shapes[signal];
+        let shape = &self.partition.shapes[signal];
         if let Some(value) = &shape.constant {
             let kind = value.kind();
             if shape.parameter.is_some() {
@@ -232,7 +237,7 @@ impl Planning<'_> {
         let made = self.inner.get(&signal);
         made.is_some_and(|&(made, _)| made == context)
             || self.now.iter().any(|&item| {
-                let item = self.part.items[item].as_ref();
+                let item = self.partition.items[item].as_ref();
                 item.is_some_and(|item| item.to.contains(&signal))
             })
     }

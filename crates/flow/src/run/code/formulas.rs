@@ -1,7 +1,7 @@
 //! Operations with conditions whose results nobody else reads become formulas.
 
 use super::*;
-use crate::kernels::{Arithmetic, Fold, Item, PARTS, Part};
+use crate::kernels::{Arithmetic, Fold, FormulaOperand, FormulaPart, PARTS};
 use crate::nodes::{BitwiseOp, Comparison};
 
 /// The most operations that are looked at for one formula: some share parts.
@@ -9,33 +9,33 @@ const MOST: usize = 4 * PARTS;
 
 /// A formula while it is made.
 #[derive(Default)]
-struct Making {
-    parts: Vec<Part<Reg>>,
+struct FormulaBuilder {
+    parts: Vec<FormulaPart<Reg>>,
     /// The parts that make runs.
     made: HashMap<Reg, usize>,
     /// Comparisons that there are.
-    compared: Vec<(Comparison, [Item<Reg>; 2], usize)>,
+    compared: Vec<(Comparison, [FormulaOperand<Reg>; 2], usize)>,
 }
 
-impl Making {
-    fn push(&mut self, part: Part<Reg>) -> usize {
+impl FormulaBuilder {
+    fn push(&mut self, part: FormulaPart<Reg>) -> usize {
         self.parts.push(part);
         self.parts.len() - 1
     }
 
-    fn compare(&mut self, relation: Comparison, ab: [Item<Reg>; 2]) -> usize {
+    fn compare(&mut self, relation: Comparison, ab: [FormulaOperand<Reg>; 2]) -> usize {
         let known = self.compared.iter();
         let known = known.filter(|known| (known.0, known.1) == (relation, ab));
         if let Some(part) = known.map(|known| known.2).next() {
             return part;
         }
-        let part = self.push(Part::Compare(relation, ab));
+        let part = self.push(FormulaPart::Compare(relation, ab));
         self.compared.push((relation, ab, part));
         part
     }
 }
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     /// Puts comparisons, choices and tables, with what is calculated for them alone, into
     /// formulas.
     pub(super) fn formulas(&self, groups: &mut [OpGroup], kept: &HashSet<Reg>) {
@@ -56,7 +56,7 @@ impl Planning<'_> {
             }
         }
         let mut taken: HashSet<At> = HashSet::new();
-        let mut found: Vec<(At, Vec<At>, Vec<Part<Reg>>)> = Vec::new();
+        let mut found: Vec<(At, Vec<At>, Vec<FormulaPart<Reg>>)> = Vec::new();
         let all = groups.iter().enumerate().rev();
         let all =
             all.flat_map(|(number, group)| (0..group.ops.len()).rev().map(move |i| (number, i)));
@@ -88,14 +88,14 @@ impl Planning<'_> {
             if !looks && (inner.len() < 2 || !ops.clone().any(chooses)) {
                 continue;
             }
-            let mut making = Making::default();
+            let mut formula = FormulaBuilder::default();
             for op in ops {
-                self.part(op, &mut making);
+                self.part(op, &mut formula);
             }
-            choices::settle(&mut making.parts);
-            if making.parts.len() <= PARTS {
+            choices::settle(&mut formula.parts);
+            if formula.parts.len() <= PARTS {
                 taken.extend(&inner);
-                found.push((at, inner, making.parts));
+                found.push((at, inner, formula.parts));
             }
         }
         for (at, inner, parts) in found {
@@ -180,62 +180,62 @@ impl Planning<'_> {
         }
     }
 
-    /// Adds an operation that [`fits`](Planning::fits).
-    fn part(&self, op: &Op<Reg>, making: &mut Making) {
-        let item = |making: &Making, reg: Reg| {
+    /// Adds an operation that [`fits`](CodeBuilder::fits).
+    fn part(&self, op: &Op<Reg>, formula: &mut FormulaBuilder) {
+        let item = |formula: &FormulaBuilder, reg: Reg| {
             let (root, ago) = self.place(reg);
-            match (making.made.get(&root), self.bits(reg)) {
-                (Some(&part), _) if ago == 0 => Item::Part(part),
-                (_, Some(bits)) => Item::Constant(bits),
-                _ => Item::Run(reg),
+            match (formula.made.get(&root), self.bits(reg)) {
+                (Some(&part), _) if ago == 0 => FormulaOperand::Part(part),
+                (_, Some(bits)) => FormulaOperand::Constant(bits),
+                _ => FormulaOperand::Run(reg),
             }
         };
-        let condition = |making: &mut Making, reg: Reg| match item(making, reg) {
-            Item::Part(part) => part,
+        let condition = |formula: &mut FormulaBuilder, reg: Reg| match item(formula, reg) {
+            FormulaOperand::Part(part) => part,
             _ => {
-                let part = making.push(Part::Condition(reg));
+                let part = formula.push(FormulaPart::Condition(reg));
                 if self.place(reg).1 == 0 {
-                    making.made.insert(self.place(reg).0, part);
+                    formula.made.insert(self.place(reg).0, part);
                 }
                 part
             }
         };
         let part = match op {
             &Op::Calculate { with, a, b, .. } => {
-                let ab = [item(making, a), item(making, b)];
-                making.push(Part::Calculate(with, ab))
+                let ab = [item(formula, a), item(formula, b)];
+                formula.push(FormulaPart::Calculate(with, ab))
             }
             &Op::Fold { with, a, b, c, .. } => {
-                let (ab, c) = ([item(making, a), item(making, b)], item(making, c));
-                let product = making.push(Part::Calculate(Arithmetic::Multiply, ab));
-                let product = Item::Part(product);
+                let (ab, c) = ([item(formula, a), item(formula, b)], item(formula, c));
+                let product = formula.push(FormulaPart::Calculate(Arithmetic::Multiply, ab));
+                let product = FormulaOperand::Part(product);
                 let (with, ab) = match with {
                     Fold::Add => (Arithmetic::Add, [product, c]),
                     Fold::Less => (Arithmetic::Subtract, [product, c]),
                     Fold::From => (Arithmetic::Subtract, [c, product]),
                 };
-                making.push(Part::Calculate(with, ab))
+                formula.push(FormulaPart::Calculate(with, ab))
             }
             &Op::Negate { a, .. } => {
-                let a = item(making, a);
-                making.push(Part::Negate(a))
+                let a = item(formula, a);
+                formula.push(FormulaPart::Negate(a))
             }
             &Op::Compare { relation, a, b, .. } => {
-                let ab = [item(making, a), item(making, b)];
-                making.compare(relation, ab)
+                let ab = [item(formula, a), item(formula, b)];
+                formula.compare(relation, ab)
             }
             &Op::Bits { with, a, b, .. } => {
-                let both = [condition(making, a), condition(making, b)];
-                making.push(Part::Both(with, both))
+                let both = [condition(formula, a), condition(formula, b)];
+                formula.push(FormulaPart::Both(with, both))
             }
             &Op::Not { a, .. } => {
-                let a = condition(making, a);
-                making.push(Part::Not(a))
+                let a = condition(formula, a);
+                formula.push(FormulaPart::Not(a))
             }
             &Op::Choose { c, a, b, .. } => {
-                let c = condition(making, c);
-                let ab = [item(making, a), item(making, b)];
-                making.push(Part::Choose(c, ab))
+                let c = condition(formula, c);
+                let ab = [item(formula, a), item(formula, b)];
+                formula.push(FormulaPart::Choose(c, ab))
             }
             &Op::ChooseBy {
                 relation,
@@ -245,26 +245,29 @@ impl Planning<'_> {
                 b,
                 ..
             } => {
-                let xy = [item(making, x), item(making, y)];
-                let c = making.compare(relation, xy);
-                let ab = [item(making, a), item(making, b)];
-                making.push(Part::Choose(c, ab))
+                let xy = [item(formula, x), item(formula, y)];
+                let c = formula.compare(relation, xy);
+                let ab = [item(formula, a), item(formula, b)];
+                formula.push(FormulaPart::Choose(c, ab))
             }
             &Op::Clamp { a, low, high, .. } => {
-                let [a, low, high] = [a, low, high].map(|reg| item(making, reg));
-                let above = making.compare(Comparison::Greater, [a, high]);
-                let below = making.compare(Comparison::Less, [a, low]);
-                let other = making.push(Part::Choose(above, [high, a]));
-                making.push(Part::Choose(below, [low, Item::Part(other)]))
+                let [a, low, high] = [a, low, high].map(|reg| item(formula, reg));
+                let above = formula.compare(Comparison::Greater, [a, high]);
+                let below = formula.compare(Comparison::Less, [a, low]);
+                let other = formula.push(FormulaPart::Choose(above, [high, a]));
+                formula.push(FormulaPart::Choose(
+                    below,
+                    [low, FormulaOperand::Part(other)],
+                ))
             }
             Op::Lut { a, lookup, .. } => {
-                let a = item(making, *a);
-                making.push(Part::Lut(a, lookup.clone()))
+                let a = item(formula, *a);
+                formula.push(FormulaPart::Lut(a, lookup.clone()))
             }
             _ => return,
         };
         if let Some(d) = op.ends().0 {
-            making.made.insert(self.place(d).0, part);
+            formula.made.insert(self.place(d).0, part);
         }
     }
 }

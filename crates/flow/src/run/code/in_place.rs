@@ -27,7 +27,7 @@ impl InPlace {
     }
 }
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     /// Finds the chains that can work in place.
     pub(super) fn in_place(&self, groups: &[OpGroup]) -> InPlace {
         let mut uses: HashMap<Reg, Uses> = HashMap::new();
@@ -53,9 +53,9 @@ impl Planning<'_> {
             uses.entry(reg).or_default().otherwise = true;
         }
         // What came is in a block, where writing would wait for the other core.
-        let received: HashSet<Reg> = self.runs(self.part.received.iter()).collect();
+        let received: HashSet<Reg> = self.runs(self.partition.received.iter()).collect();
         // One may be what came from another part.
-        let sent: HashSet<Reg> = self.runs(self.part.sent.iter()).collect();
+        let sent: HashSet<Reg> = self.runs(self.partition.sent.iter()).collect();
         let fits = |now: usize, d: Reg, first: Reg| {
             let (read, written) = (&uses[&first], &uses[&d]);
             let free = !sent.contains(&first) && !received.contains(&first);

@@ -11,7 +11,7 @@ struct Looped<'a> {
     writers: HashMap<Reg, &'a Op<Reg>>,
 }
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     /// If one number goes around a loop, through a few operations with what comes from outside, the
     /// loop becomes one operation, and all else that it makes is made of that number, for many
     /// samples at once.

@@ -1,4 +1,4 @@
-//! A part as code, and where its runs lie in memory.
+//! A partition as code, and where its runs lie in memory.
 //!
 //! A delay takes no work where the run that it delays keeps its last samples in front of the
 //! present ones: then it is a view of that memory, further in front. So do filters and windows look
@@ -7,11 +7,11 @@
 mod chains;
 mod choices;
 mod delays;
-mod draft;
 mod formulas;
 mod groups;
 mod in_place;
 mod memory;
+mod operations;
 mod recur;
 
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ use super::bytes::Bytewise;
 use super::change::Changing;
 use super::improve::{self, Shelves};
 use super::lane::{Slot, Store};
-use super::layout::Part;
+use super::layout::PartitionLayout;
 use super::schedule::{self, Unit};
 use super::slow::Stepping;
 use crate::kernels::lane::{LINE, Lane};
@@ -78,8 +78,8 @@ pub(super) struct Move {
     context: Option<usize>,
 }
 
-/// A part that can run, in its initial state once its units have been started.
-pub(super) struct Plan {
+/// A partition that can run, in its initial state once its units have been started.
+pub(super) struct PartitionCode {
     pub units: Vec<Running>,
     pub store: Store,
     pub lines: Vec<Line>,
@@ -136,13 +136,13 @@ enum Kind {
     Slow,
 }
 
-struct Planning<'a> {
-    part: &'a Part,
+struct CodeBuilder<'a> {
+    partition: &'a PartitionLayout,
     code: Code,
     /// The runs of each signal.
     signals: Vec<Planes>,
     /// The units, each as one group.
-    drafts: Vec<OpGroup>,
+    units: Vec<OpGroup>,
     /// What comes behind all units.
     last: Vec<Op<Reg>>,
     delayed: HashMap<Reg, DelayedRun>,
@@ -159,14 +159,14 @@ struct Planning<'a> {
     inner: HashMap<usize, (usize, Planes)>,
 }
 
-impl Plan {
-    pub fn new(part: &Part, level: Level, compile: bool) -> Plan {
+impl PartitionCode {
+    pub fn new(partition: &PartitionLayout, level: Level, compile: bool) -> PartitionCode {
         kernels::prepare(level);
-        let mut planning = Planning {
-            part,
+        let mut builder = CodeBuilder {
+            partition,
             code: Code::default(),
             signals: Vec::new(),
-            drafts: Vec::new(),
+            units: Vec::new(),
             last: Vec::new(),
             delayed: HashMap::new(),
             views: HashMap::new(),
@@ -177,18 +177,18 @@ impl Plan {
             now: Vec::new(),
             inner: HashMap::new(),
         };
-        for shape in &part.shapes {
-            let planes = planning.code.port(shape.kind);
+        for shape in &partition.shapes {
+            let planes = builder.code.port(shape.kind);
             for reg in [Some(planes.re), planes.im].into_iter().flatten() {
-                planning.code.set_period(reg, shape.period);
+                builder.code.set_period(reg, shape.period);
             }
-            planning.signals.push(planes);
+            builder.signals.push(planes);
         }
-        for unit in schedule::units(part) {
-            planning.draft(unit);
+        for unit in schedule::units(partition) {
+            builder.add_unit(unit);
         }
-        planning.delays();
-        planning.lay(level, compile)
+        builder.delays();
+        builder.lay(level, compile)
     }
 
     /// Bytes of all runs.
@@ -216,8 +216,8 @@ impl Plan {
     }
 }
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     fn samples(&self, period: u64) -> usize {
-        (self.part.step / period) as usize
+        (self.partition.step / period) as usize
     }
 }

@@ -2,11 +2,11 @@
 
 use super::*;
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     /// Makes views of delays, or work where a view is not possible.
     pub(super) fn delays(&mut self) {
         // Filters and windows read from the oldest sample on: what is past has to lie in front.
-        let ops = self.drafts.iter().flat_map(|draft| &draft.ops);
+        let ops = self.units.iter().flat_map(|unit| &unit.ops);
         let wide: HashSet<Reg> = ops
             .flat_map(|op| match op {
                 Op::Fir { terms, .. } => terms.iter().map(|term| term.a).collect(),
@@ -14,9 +14,9 @@ impl Planning<'_> {
                 _ => vec![],
             })
             .collect();
-        for index in 0..self.drafts.len() {
-            let kind = self.drafts[index].kind;
-            let ops = std::mem::take(&mut self.drafts[index].ops);
+        for index in 0..self.units.len() {
+            let kind = self.units[index].kind;
+            let ops = std::mem::take(&mut self.units[index].ops);
             let mut kept = Vec::new();
             for op in ops {
                 let Op::Past { d, a, by, initial } = op else {
@@ -48,12 +48,12 @@ impl Planning<'_> {
                     kept.push(Op::Pass { d, a, line });
                 }
             }
-            self.drafts[index].ops = kept;
+            self.units[index].ops = kept;
         }
         self.own_pasts();
-        for index in 0..self.drafts.len() {
-            let kind = self.drafts[index].kind;
-            let ops = std::mem::take(&mut self.drafts[index].ops);
+        for index in 0..self.units.len() {
+            let kind = self.units[index].kind;
+            let ops = std::mem::take(&mut self.units[index].ops);
             let mut kept = Vec::new();
             for op in ops {
                 let Op::Past { d, a, .. } = op else {
@@ -78,14 +78,14 @@ impl Planning<'_> {
                     kept.push(op);
                 }
             }
-            self.drafts[index].ops = kept;
+            self.units[index].ops = kept;
         }
     }
 
     /// Some operations go on from what they themselves made last, in front of the present samples.
     /// That comes first: a delay with other values at its start gets a copy.
     fn own_pasts(&mut self) {
-        let ops = || self.drafts.iter().flat_map(|draft| &draft.ops);
+        let ops = || self.units.iter().flat_map(|unit| &unit.ops);
         let makers = ops().filter_map(|op| match op {
             Op::Expand { d, .. } | Op::Accumulate { d, .. } | Op::Count { d, .. } => Some(*d),
             _ => None,

@@ -4,7 +4,7 @@ use super::in_place::InPlace;
 use super::*;
 
 /// The memory of a part, and which runs have which of it.
-struct Memory {
+struct CodeMemory {
     in_place: InPlace,
     store: Store,
     moves: Vec<Move>,
@@ -28,12 +28,12 @@ fn moments(groups: &[OpGroup]) -> Vec<(usize, &Op<Reg>)> {
     moments
 }
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     /// Gives every run its memory, and every unit its operations.
-    pub(super) fn lay(mut self, level: Level, compile: bool) -> Plan {
+    pub(super) fn lay(mut self, level: Level, compile: bool) -> PartitionCode {
         let groups = self.groups();
         let kept = self.kept(&groups);
-        let mut memory = Memory {
+        let mut memory = CodeMemory {
             in_place: self.in_place(&groups),
             store: Store::default(),
             moves: Vec::new(),
@@ -67,9 +67,9 @@ impl Planning<'_> {
             let fixed = !changing.find(&self.code.changeable, units.len(), &ops, period);
             let stored = |view: View| outside.contains(&(view.lane, view.first));
             let way = match kind {
-                Kind::Slow => match Bytewise::new(self.part, &items, &slots, count) {
+                Kind::Slow => match Bytewise::new(self.partition, &items, &slots, count) {
                     Some(node) => Way::Bytes(node),
-                    None => Way::Slow(Stepping::new(self.part, &items, &slots)),
+                    None => Way::Slow(Stepping::new(self.partition, &items, &slots)),
                 },
                 Kind::Loop => Way::Loop {
                     compiled: (compile && fixed)
@@ -86,11 +86,11 @@ impl Planning<'_> {
                 context,
             });
         }
-        let Memory {
+        let CodeMemory {
             mut store, moves, ..
         } = memory;
         store.slots = slots;
-        Plan {
+        PartitionCode {
             units,
             scratch: Lane::new(scratch),
             store,
@@ -99,7 +99,7 @@ impl Planning<'_> {
             contexts: self
                 .contexts
                 .iter()
-                .map(|_| Vec::with_capacity(self.part.step as usize))
+                .map(|_| Vec::with_capacity(self.partition.step as usize))
                 .collect(),
             level,
             changing,
@@ -107,12 +107,12 @@ impl Planning<'_> {
     }
 
     /// The run whose memory this one is a view of, or works in.
-    fn root(&self, reg: Reg, memory: &Memory) -> Reg {
+    fn root(&self, reg: Reg, memory: &CodeMemory) -> Reg {
         memory.in_place.root(self.place(reg).0)
     }
 
     /// Gives memory of their own to runs that are kept from step to step.
-    fn place_kept(&self, kept: &HashSet<Reg>, memory: &mut Memory) {
+    fn place_kept(&self, kept: &HashSet<Reg>, memory: &mut CodeMemory) {
         for &reg in kept {
             let reg = memory.in_place.root(reg);
             let (store, moves) = (&mut memory.store, &mut memory.moves);
@@ -123,7 +123,7 @@ impl Planning<'_> {
 
     /// Gives memory to all other runs: each needs it for a part of the step alone, and shares it
     /// with others.
-    fn place_others(&self, groups: &[OpGroup], memory: &mut Memory) {
+    fn place_others(&self, groups: &[OpGroup], memory: &mut CodeMemory) {
         let moments = moments(groups);
         let mut last: HashMap<Reg, usize> = HashMap::new();
         for &(at, op) in &moments {
@@ -168,7 +168,7 @@ impl Planning<'_> {
     }
 
     /// Where a run is.
-    fn place_of(&self, reg: Reg, memory: &Memory) -> View {
+    fn place_of(&self, reg: Reg, memory: &CodeMemory) -> View {
         let ago = self.place(reg).1;
         let plane = self.code.plane(reg);
         let place = memory.places.get(&self.root(reg, memory));
@@ -190,7 +190,7 @@ impl Planning<'_> {
         &self,
         groups: &[OpGroup],
         kept: &HashSet<Reg>,
-        memory: &Memory,
+        memory: &CodeMemory,
     ) -> HashSet<(usize, usize)> {
         let root = |reg: Reg| self.place(reg).0;
         // The group that reads a run, or none where several do.
@@ -218,7 +218,7 @@ impl Planning<'_> {
     }
 
     /// The runs of numbers that may change, as far as they have memory.
-    fn changing(&self, memory: &Memory) -> Changing {
+    fn changing(&self, memory: &CodeMemory) -> Changing {
         let mut changing = Changing::default();
         for changeable in &self.code.changeable {
             if let kernels::Changing::Run(reg) = changeable.what
@@ -226,7 +226,7 @@ impl Planning<'_> {
             {
                 let period = self.code.plane(reg).period;
                 let view = self.place_of(reg, memory);
-                changing.run(changeable, view, self.samples(period), period);
+                changing.add_span(changeable, view, self.samples(period), period);
             }
         }
         changing

@@ -28,7 +28,7 @@ pub(super) fn remove_ops(groups: &mut [OpGroup], gone: &HashSet<At>) {
     }
 }
 
-impl Planning<'_> {
+impl CodeBuilder<'_> {
     pub(super) fn place(&self, reg: Reg) -> (Reg, usize) {
         self.views.get(&reg).copied().unwrap_or((reg, 0))
     }
@@ -48,17 +48,17 @@ impl Planning<'_> {
         // A run under several names alone keeps nothing.
         self.histories.retain(|_, history| history.past > 0);
         let mut groups = Vec::new();
-        for draft in std::mem::take(&mut self.drafts) {
-            if draft.kind != Kind::Loop {
-                groups.push(draft);
+        for unit in std::mem::take(&mut self.units) {
+            if unit.kind != Kind::Loop {
+                groups.push(unit);
                 continue;
             }
-            let parts = improve::groups(draft.ops, &|op| self.reach(op), &|reg| self.place(reg));
+            let parts = improve::groups(unit.ops, &|op| self.reach(op), &|reg| self.place(reg));
             groups.extend(parts.into_iter().map(|(looped, ops)| OpGroup {
-                items: draft.items.clone(),
+                items: unit.items.clone(),
                 ops,
                 kind: if looped { Kind::Loop } else { Kind::Vector },
-                ..draft
+                ..unit
             }));
         }
         for op in std::mem::take(&mut self.last) {
@@ -95,8 +95,8 @@ impl Planning<'_> {
             let groups = groups.iter_mut().filter(wanted);
             groups.map(|group| &mut group.ops).collect()
         }
-        let uses = |planning: &Self, groups: &mut [OpGroup]| {
-            let mut uses = improve::uses(&ops(groups, true), &|reg| planning.place(reg));
+        let uses = |builder: &Self, groups: &mut [OpGroup]| {
+            let mut uses = improve::uses(&ops(groups, true), &|reg| builder.place(reg));
             // What is read elsewhere is not only for one sum.
             kept.iter()
                 .for_each(|&reg| *uses.entry(reg).or_default() += 2);
@@ -225,7 +225,7 @@ impl Planning<'_> {
 
     /// Runs that others than the operations read or write.
     fn elsewhere(&self, groups: &[OpGroup]) -> HashSet<Reg> {
-        let crossing = self.part.sent.iter().chain(&self.part.received);
+        let crossing = self.partition.sent.iter().chain(&self.partition.received);
         self.runs(crossing).chain(self.slow(groups)).collect()
     }
 
@@ -234,7 +234,7 @@ impl Planning<'_> {
         let slow = groups.iter().filter(|group| group.kind == Kind::Slow);
         let items = slow.flat_map(|group| &group.items);
         let signals = items
-            .filter_map(|&item| self.part.items[item].as_ref())
+            .filter_map(|&item| self.partition.items[item].as_ref())
             .flat_map(|item| item.from.iter().chain(&item.to).chain(&item.enables));
         self.runs(signals).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::super::super::Settings;
 use super::super::super::layout::{FIRST_PARTITION, Layout};
-use super::super::{Plan, Way};
+use super::super::{PartitionCode, Way};
 use crate::kernels::Level;
 use crate::{Builder, Graph, Ratio, Type};
 
@@ -14,9 +14,9 @@ fn operations(graph: &Graph) -> Vec<String> {
     };
     let mut layout = Layout::of(graph, &settings).unwrap();
     layout.cross();
-    let plan = Plan::new(&layout.parts[FIRST_PARTITION], Level::PORTABLE, false);
+    let code = PartitionCode::new(&layout.partitions[FIRST_PARTITION], Level::PORTABLE, false);
     let mut names = Vec::new();
-    for unit in &plan.units {
+    for unit in &code.units {
         let Way::Vector(ops) = &unit.way else {
             panic!("all of it goes over many samples");
         };
@@ -24,7 +24,7 @@ fn operations(graph: &Graph) -> Vec<String> {
         names.extend(ops.iter().map(|op| name(format!("{op:?}"))));
     }
     assert_eq!(
-        plan.lines.len(),
+        code.lines.len(),
         names.iter().filter(|name| *name == "Begin").count()
     );
     names
