@@ -131,7 +131,7 @@ struct Making<'a, 'f> {
 
 /// Every operand of an operation, and how many samples beyond the present one it reaches.
 fn reaches(op: &Operation) -> Vec<(View, usize)> {
-    let (d, from) = op.ends();
+    let (d, from) = op.operands();
     let mut all: Vec<(View, usize)> = d.into_iter().chain(from).map(|view| (view, 0)).collect();
     if let Op::Fir { terms, .. } = op {
         all.extend(terms.iter().map(|term| (term.a, term.count - 1)));
@@ -233,7 +233,7 @@ fn function(
         bases.insert(lane, base);
     }
     // Runs that are written here and read one sample later.
-    let written: Vec<View> = ops.iter().filter_map(|op| op.ends().0).collect();
+    let written: Vec<View> = ops.iter().filter_map(|op| op.operands().0).collect();
     let mut carried: Vec<View> = Vec::new();
     for (view, _) in ops.iter().flat_map(reaches) {
         let next = |d: &&View| d.lane == view.lane && d.first == view.first + 1;
@@ -278,7 +278,7 @@ fn function(
         tables: Vec::new(),
     };
     for op in ops {
-        let d = op.ends().0?;
+        let d = op.operands().0?;
         let value = making.operation(op, d)?;
         making.write(d, value, stored(d));
     }

@@ -50,9 +50,9 @@ fn samples(layout: &Layout, edge: usize, crossing: &Crossing) -> usize {
 
 /// Whether another sample may still be absorbed.
 fn has_room(layout: &Layout, edge: usize, crossing: usize) -> bool {
-    let ends = &layout.edges[edge];
-    let crossing = &ends.crossings[crossing];
-    let most = samples(layout, edge, crossing).saturating_mul(ends.capacity.saturating_sub(1));
+    let queue = &layout.edges[edge];
+    let crossing = &queue.crossings[crossing];
+    let most = samples(layout, edge, crossing).saturating_mul(queue.capacity.saturating_sub(1));
     crossing.initial.len() < most
 }
 

@@ -143,7 +143,8 @@ impl Control {
     /// its tick has not been passed.
     pub fn wanted(&self, at: u64) -> u64 {
         let wanted = self.wanted.load(Ordering::Acquire);
-        self.end().min(if wanted < at { u64::MAX } else { wanted })
+        self.end_tick()
+            .min(if wanted < at { u64::MAX } else { wanted })
     }
 
     /// Sets the end as it was asked for while the step from tick `at` on was read: within it, or
@@ -155,7 +156,8 @@ impl Control {
         }
     }
 
-    pub fn end(&self) -> u64 {
+    /// The tick before which the run ends.
+    pub fn end_tick(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 

@@ -32,7 +32,7 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
     let mut problems = Problems::default();
     for edge in &layout.edges {
         if edge.capacity == 0 || edge.capacity as u64 > MAX_BLOCK {
-            let path = format!("{name}: queue {}", ends(layout, edge.from, edge.to));
+            let path = format!("{name}: queue {}", queue_name(layout, edge.from, edge.to));
             let text = format!(
                 "a capacity of {}: it must be 1 to {MAX_BLOCK} blocks",
                 edge.capacity
@@ -102,8 +102,8 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
         .enumerate()
         .filter(|(index, edge)| stuck.contains(&edge.to) && play.full[*index] == 0)
         .map(|(_, edge)| {
-            let (ends, block) = (ends(layout, edge.from, edge.to), edge.block);
-            format!("{ends} has no block of {block} ticks")
+            let (queue, block) = (queue_name(layout, edge.from, edge.to), edge.block);
+            format!("{queue} has no block of {block} ticks")
         })
         .collect();
     let text = format!(
@@ -119,7 +119,7 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
     Err(Problems::one(Cause::Loop, name, text))
 }
 
-fn ends(layout: &Layout, from: usize, to: usize) -> String {
+fn queue_name(layout: &Layout, from: usize, to: usize) -> String {
     let name = |partition: usize| layout.partitions[partition].name(partition);
     format!("{} -> {}", name(from), name(to))
 }
@@ -140,8 +140,8 @@ impl Play<'_> {
         let step = layout.partitions[partition].step;
         let (begin, end) = (self.done[partition], self.done[partition] + step);
         let copies = |edge: usize| layout.edges[edge].transfer.copies();
-        let starts = |edge: usize| begin.is_multiple_of(layout.edges[edge].block);
-        let ends = |edge: usize| end.is_multiple_of(layout.edges[edge].block);
+        let begins = |edge: usize| begin.is_multiple_of(layout.edges[edge].block);
+        let completes = |edge: usize| end.is_multiple_of(layout.edges[edge].block);
         let passing = |own: &[usize], turn: fn(&Edge) -> Turn| -> Vec<usize> {
             let passes = |edge: &Edge| turn(edge).has(begin / edge.block);
             let own = own.iter().copied();
@@ -150,34 +150,34 @@ impl Play<'_> {
         let ins = passing(&self.reads[partition], |edge| edge.reads);
         let outs = passing(&self.writes[partition], |edge| edge.writes);
         if !self.sending[partition] {
-            let ready = ins.iter().all(|&edge| !starts(edge) || self.full[edge] > 0)
+            let ready = ins.iter().all(|&edge| !begins(edge) || self.full[edge] > 0)
                 && outs
                     .iter()
-                    .all(|&edge| copies(edge) || !starts(edge) || self.free[edge] > 0);
+                    .all(|&edge| copies(edge) || !begins(edge) || self.free[edge] > 0);
             if !ready {
                 return false;
             }
             for &edge in &ins {
-                self.full[edge] -= usize::from(starts(edge));
+                self.full[edge] -= usize::from(begins(edge));
                 // A slot is free once all of it has been taken over.
                 let taken = if copies(edge) {
-                    starts(edge)
+                    begins(edge)
                 } else {
-                    ends(edge)
+                    completes(edge)
                 };
                 self.free[edge] += usize::from(taken);
             }
-            for &edge in outs.iter().filter(|&&edge| starts(edge) && !copies(edge)) {
+            for &edge in outs.iter().filter(|&&edge| begins(edge) && !copies(edge)) {
                 self.free[edge] -= 1;
             }
             self.sending[partition] = true;
             return true;
         }
-        let waits = |edge: usize| copies(edge) && ends(edge);
+        let waits = |edge: usize| copies(edge) && completes(edge);
         if outs.iter().any(|&edge| waits(edge) && self.free[edge] == 0) {
             return false;
         }
-        for &edge in outs.iter().filter(|&&edge| ends(edge)) {
+        for &edge in outs.iter().filter(|&&edge| completes(edge)) {
             self.free[edge] -= usize::from(copies(edge));
             self.full[edge] += 1;
         }

@@ -19,7 +19,7 @@ pub(super) fn groups(
 ) -> Vec<(bool, Vec<Op<Reg>>)> {
     let mut writers: HashMap<Reg, Vec<usize>> = HashMap::new();
     for (index, op) in ops.iter().enumerate() {
-        if let Some(d) = op.ends().0 {
+        if let Some(d) = op.operands().0 {
             writers.entry(place(d).0).or_default().push(index);
         }
     }
@@ -27,7 +27,7 @@ pub(super) fn groups(
     let mut now = vec![Vec::new(); ops.len()];
     let mut ever = vec![Vec::new(); ops.len()];
     for (index, op) in ops.iter().enumerate() {
-        for a in op.ends().1 {
+        for a in op.operands().1 {
             let (root, ago) = place(a);
             for &writer in writers.get(&root).into_iter().flatten() {
                 ever[writer].push(index);
@@ -95,7 +95,7 @@ pub(super) fn prune(units: &mut [&mut Vec<Op<Reg>>], kept: &HashSet<Reg>, place:
     let mut reads: HashMap<Reg, Vec<Reg>> = HashMap::new();
     let mut open: Vec<Reg> = kept.iter().copied().collect();
     for op in units.iter().flat_map(|ops| ops.iter()) {
-        let (d, from) = op.ends();
+        let (d, from) = op.operands();
         let from = from.into_iter().map(|a| place(a).0);
         match d {
             Some(d) => reads.entry(place(d).0).or_default().extend(from),
@@ -109,7 +109,7 @@ pub(super) fn prune(units: &mut [&mut Vec<Op<Reg>>], kept: &HashSet<Reg>, place:
         }
     }
     for ops in units.iter_mut() {
-        let lives = |op: &Op<Reg>| op.ends().0.is_none_or(|d| live.contains(&place(d).0));
+        let lives = |op: &Op<Reg>| op.operands().0.is_none_or(|d| live.contains(&place(d).0));
         ops.retain(lives);
     }
 }
@@ -291,7 +291,7 @@ pub(super) fn uses(units: &[&mut Vec<Op<Reg>>], place: PlaceOf) -> HashMap<Reg, 
     for a in units
         .iter()
         .flat_map(|ops| ops.iter())
-        .flat_map(|op| op.ends().1)
+        .flat_map(|op| op.operands().1)
     {
         *uses.entry(place(a).0).or_default() += 1;
     }

@@ -14,8 +14,8 @@ fn in_blocks(graph: &Graph, settings: Settings) -> usize {
     let readers = graph.inputs().map(|_| Box::new(std::io::empty()) as _);
     let writers = graph.outputs().map(|_| Box::new(std::io::sink()) as _);
     let run = executor.prepare(readers.collect(), writers.collect());
-    let ends = &run.unwrap().workers[0].ends;
-    ends.receivers.iter().map(Receiver::ports_in_blocks).sum()
+    let queues = &run.unwrap().workers[0].queues;
+    queues.receivers.iter().map(Receiver::ports_in_blocks).sum()
 }
 
 fn steps(step: u64, block: u64) -> Settings {

@@ -15,7 +15,7 @@ use crate::queue::{Consumer, MarkedConsumer, MarkedProducer, Producer, marked, q
 const ENOUGH: usize = 3;
 
 /// What both ends have.
-struct End {
+struct QueueEnd {
     slices: Vec<BlockSlice>,
     transfer: Transfer,
     block: u64,
@@ -45,13 +45,13 @@ struct End {
 /// The end that writes.
 pub(super) struct Sender {
     ring: Writing,
-    end: End,
+    end: QueueEnd,
 }
 
 /// The end that reads.
 pub(super) struct Receiver {
     ring: Reading,
-    end: End,
+    end: QueueEnd,
 }
 
 /// The writing end of a ring.
@@ -74,15 +74,15 @@ impl Writing {
         }
     }
 
-    /// Writes into the next slot, which is the reader's from then on if the block `ends`.
-    fn write(&mut self, ends: bool, write: impl FnOnce(&mut [u64])) {
+    /// Writes into the next slot, which is the reader's from then on if that `completes` the block.
+    fn write(&mut self, completes: bool, write: impl FnOnce(&mut [u64])) {
         match self {
             Writing::Counted(ring) => {
                 let Some(mut grant) = ring.reserve(1) else {
                     return;
                 };
                 write(grant.slices().0);
-                if ends {
+                if completes {
                     grant.commit(1);
                 }
             }
@@ -91,7 +91,7 @@ impl Writing {
                     return;
                 };
                 write(grant.block());
-                if ends {
+                if completes {
                     grant.commit();
                 }
             }
@@ -129,15 +129,15 @@ impl Reading {
         }
     }
 
-    /// Reads the next slot, which is the writer's from then on if the block `ends`.
-    fn read(&mut self, ends: bool, read: impl FnOnce(&[u64])) {
+    /// Reads the next slot, which is the writer's from then on if that `completes` the block.
+    fn read(&mut self, completes: bool, read: impl FnOnce(&[u64])) {
         match self {
             Reading::Counted(ring) => {
                 let Some(view) = ring.peek(1) else {
                     return;
                 };
                 read(view.slices().0);
-                if ends {
+                if completes {
                     view.release(1);
                 }
             }
@@ -146,7 +146,7 @@ impl Reading {
                     return;
                 };
                 read(view.block());
-                if ends {
+                if completes {
                     view.release();
                 }
             }
@@ -203,7 +203,7 @@ pub(super) fn link(
         let (producer, consumer) = queue(edge.capacity, words, &initial)?;
         (Writing::Counted(producer), Reading::Counted(consumer))
     };
-    let end = |partition: usize, other: usize, turn: Turn, slices| End {
+    let end = |partition: usize, other: usize, turn: Turn, slices| QueueEnd {
         slices,
         transfer: edge.transfer,
         block: edge.block,
@@ -242,17 +242,17 @@ pub(super) fn link(
     ))
 }
 
-impl End {
+impl QueueEnd {
     /// Whether the present block passes this queue.
     fn passes(&self) -> bool {
         self.turn.has(self.number)
     }
 
-    fn starts(&self) -> bool {
+    fn begins_block(&self) -> bool {
         self.at == 0
     }
 
-    fn ends(&self) -> bool {
+    fn completes_block(&self) -> bool {
         self.at + self.step == self.block
     }
 
@@ -264,12 +264,12 @@ impl End {
     fn passed(&mut self) {
         self.unsaid += 1;
         if self.unsaid >= self.most && (self.sure || self.other.is_asleep()) {
-            self.say();
+            self.wake_peer();
         }
     }
 
     /// Wakes the other end if it sleeps and has not been told of all blocks.
-    fn say(&mut self) {
+    fn wake_peer(&mut self) {
         if self.unsaid > 0 {
             self.unsaid = 0;
             self.other.ring();
@@ -302,7 +302,7 @@ impl End {
     }
 
     fn advance(&mut self) {
-        if self.ends() {
+        if self.completes_block() {
             self.at = 0;
             self.number = (self.number + 1) % self.turn.turns;
         } else {
@@ -319,13 +319,13 @@ impl Sender {
 
     /// Whether a step may begin.
     pub fn may_begin(&mut self) -> bool {
-        let now = !self.end.transfer.copies() && self.end.starts();
+        let now = !self.end.transfer.copies() && self.end.begins_block();
         !now || !self.end.passes() || self.ring.has_room()
     }
 
     /// Whether the step that has been computed may be sent.
     pub fn may_send(&mut self) -> bool {
-        let now = self.end.transfer.copies() && self.end.ends();
+        let now = self.end.transfer.copies() && self.end.completes_block();
         !now || !self.end.passes() || self.ring.has_room()
     }
 
@@ -342,7 +342,7 @@ impl Sender {
         if !end.passes() {
             return end.advance();
         }
-        let (at, step, ends) = (end.at, end.step, end.ends());
+        let (at, step, completes) = (end.at, end.step, end.completes_block());
         let write = |block: &mut [u64], slices: &[BlockSlice]| {
             for slice in slices {
                 slice.write(block, store, at, step);
@@ -350,22 +350,23 @@ impl Sender {
         };
         if end.transfer.copies() {
             write(&mut end.own, &end.slices);
-            if ends {
+            if completes {
                 let streaming = end.transfer == Transfer::Streaming;
                 self.ring.push(&end.own, streaming);
             }
         } else {
-            self.ring.write(ends, |block| write(block, &end.slices));
+            self.ring
+                .write(completes, |block| write(block, &end.slices));
         }
-        if ends {
+        if completes {
             end.passed();
         }
         end.advance();
     }
 
     /// Tells the other end of all blocks, before this one waits.
-    pub fn say(&mut self) {
-        self.end.say();
+    pub fn wake_peer(&mut self) {
+        self.end.wake_peer();
     }
 
     pub fn times(&self) -> &Arc<QueueTimes> {
@@ -376,12 +377,12 @@ impl Sender {
 impl Receiver {
     /// Whether a step may begin.
     pub fn may_begin(&mut self) -> bool {
-        !self.starts() || self.ring.has_block()
+        !self.begins_block() || self.ring.has_block()
     }
 
     /// Whether the next step begins a block of this queue.
-    pub fn starts(&self) -> bool {
-        self.end.starts() && self.end.passes()
+    pub fn begins_block(&self) -> bool {
+        self.end.begins_block() && self.end.passes()
     }
 
     /// Blocks in the queue, at least.
@@ -423,7 +424,7 @@ impl Receiver {
         if !end.passes() {
             return end.advance();
         }
-        let (at, step, ends) = (end.at, end.step, end.ends());
+        let (at, step, completes) = (end.at, end.step, end.completes_block());
         let any = end.slices.iter().any(|slice| slice.in_block);
         let slot = any.then(|| self.ring.slot()).flatten();
         end.lent = slot.is_some();
@@ -434,7 +435,7 @@ impl Receiver {
             }
         };
         if end.transfer.copies() {
-            if end.starts() {
+            if end.begins_block() {
                 self.ring.pop(&mut end.own);
                 end.passed();
             }
@@ -442,12 +443,12 @@ impl Receiver {
         } else {
             // A slot goes back once all of it has been taken over into signals; if some work in it,
             // in `give_back`.
-            let done = ends && !lent;
+            let done = completes && !lent;
             self.ring.read(done, |block| read(block, &end.slices));
             if done {
                 end.passed();
             }
-            end.last = ends;
+            end.last = completes;
             if let Some(block) = slot {
                 for slice in end.slices.iter().filter(|slice| slice.in_block) {
                     // SAFETY: the slot is this end's own until it goes back, and signals are given
@@ -460,8 +461,8 @@ impl Receiver {
     }
 
     /// Tells the other end of all blocks, before this one waits.
-    pub fn say(&mut self) {
-        self.end.say();
+    pub fn wake_peer(&mut self) {
+        self.end.wake_peer();
     }
 
     pub fn times(&self) -> &Arc<QueueTimes> {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::control::{Failure, panicked};
 use super::lane::{SignalShape, Store};
 use super::telemetry::{EVERY, add};
-use super::worker::{Ends, Stopped, Waits};
+use super::worker::{PartitionQueues, Stopped, Waits};
 use crate::types::{Scalar, Type};
 
 /// Rounds whose begin is remembered. More than that many under way are not timed.
@@ -48,7 +48,7 @@ pub(super) struct OutsidePort {
 
 /// The thread that reads.
 pub(super) struct Inlet {
-    pub ends: Ends,
+    pub queues: PartitionQueues,
     pub ports: Vec<OutsidePort>,
     pub readers: Vec<Box<dyn Read + Send>>,
     pub store: Store,
@@ -96,8 +96,8 @@ fn fill(
 impl Inlet {
     /// Reads until an input ends, the run ends, or something fails.
     pub fn work(mut self) {
-        self.ends.bell.answer();
-        let control = self.ends.control.clone();
+        self.queues.bell.answer();
+        let control = self.queues.control.clone();
         match self.run() {
             // The end is known now: outputs up to there may come.
             Ok(()) => {
@@ -109,11 +109,11 @@ impl Inlet {
     }
 
     fn run(&mut self) -> Result<(), Failure> {
-        let control = self.ends.control.clone();
-        let counts = self.ends.counts.clone();
+        let control = self.queues.control.clone();
+        let counts = self.queues.counts.clone();
         let mut bytes = Vec::new();
         let mut at = 0;
-        while at < control.end() && !control.stopped() {
+        while at < control.end_tick() && !control.stopped() {
             if control.quits() {
                 control.end_at(at);
                 break;
@@ -134,7 +134,8 @@ impl Inlet {
                 let now = self.begins.now();
                 self.begins.at(round).store(now, Ordering::Relaxed);
             }
-            if self.ends.begin().is_err() || self.ends.send(&self.store, false).is_err() {
+            if self.queues.wait_to_begin().is_err() || self.queues.send(&self.store, false).is_err()
+            {
                 return Ok(());
             }
             at += self.step;
@@ -149,13 +150,13 @@ impl Inlet {
         for port in &self.ports {
             self.store.clear(port.signal);
         }
-        while self.ends.begin().is_ok() && self.ends.send(&self.store, false).is_ok() {}
+        while self.queues.wait_to_begin().is_ok() && self.queues.send(&self.store, false).is_ok() {}
     }
 
     /// Reads the samples of a step. Returns the tick before which they all are there.
     fn round(&mut self, at: u64, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
-        let control = &self.ends.control;
-        let ends = || control.quits() || control.stopped();
+        let control = &self.queues.control;
+        let is_ending = || control.quits() || control.stopped();
         let mut got = at + self.step;
         for (port, reader) in self.ports.iter().zip(&mut self.readers) {
             let samples = (self.step / port.period) as usize;
@@ -167,7 +168,7 @@ impl Inlet {
             };
             bytes.clear();
             bytes.resize(samples * size, 0);
-            let wanted = || if ends() { 0 } else { due() * size };
+            let wanted = || if is_ending() { 0 } else { due() * size };
             let fill = || Ok(fill(reader.as_mut(), bytes, wanted));
             let (read, done) = guarded(&port.path, "read", fill)?;
             if let Err(failure) = guarded(&port.path, "read", || done) {
@@ -177,7 +178,7 @@ impl Inlet {
             let (whole, torn) = (read / size, read % size);
             let due = due();
             // An input that ends within a sample is an error, unless somebody asked for the end.
-            if torn > 0 && whole < due && !ends() {
+            if torn > 0 && whole < due && !is_ending() {
                 let text = format!("ends {torn} bytes into a sample of {size}: give whole samples");
                 // The whole samples count.
                 control.tell(Failure::node(port.path.clone(), text));
@@ -198,7 +199,7 @@ impl Inlet {
 
 /// The thread that writes.
 pub(super) struct Outlet<'a> {
-    pub ends: Ends,
+    pub queues: PartitionQueues,
     pub ports: Vec<OutsidePort>,
     pub writers: Vec<Box<dyn Write + 'a>>,
     pub store: Store,
@@ -211,8 +212,8 @@ pub(super) struct Outlet<'a> {
 impl Outlet<'_> {
     /// Writes until all is out. Returns the ticks that were run, if nothing has failed.
     pub fn work(&mut self) -> Option<u64> {
-        self.ends.bell.answer();
-        let control = self.ends.control.clone();
+        self.queues.bell.answer();
+        let control = self.queues.control.clone();
         match self.run() {
             Ok(ticks) => {
                 control.finish();
@@ -241,21 +242,21 @@ impl Outlet<'_> {
 
     /// Takes what still comes, until partitions that no output needs have come to the end too.
     fn drain(&mut self) {
-        if self.ends.receivers.is_empty() {
-            let control = self.ends.control.clone();
+        if self.queues.receivers.is_empty() {
+            let control = self.queues.control.clone();
             return self
-                .ends
+                .queues
                 .bell
-                .wait(self.ends.patience, || control.stopped());
+                .wait(self.queues.patience, || control.stopped());
         }
-        while self.ends.begin().is_ok() {
-            self.ends.receive(&mut self.store, false);
+        while self.queues.wait_to_begin().is_ok() {
+            self.queues.receive(&mut self.store, false);
         }
     }
 
     fn run(&mut self) -> Result<u64, Failure> {
-        let control = self.ends.control.clone();
-        let counts = self.ends.counts.clone();
+        let control = self.queues.control.clone();
+        let counts = self.queues.counts.clone();
         let mut bytes = Vec::new();
         let mut at = 0;
         loop {
@@ -266,25 +267,25 @@ impl Outlet<'_> {
                     control.end_at(at);
                 }
             }
-            if at >= control.end() || control.stopped() {
-                return Ok(at.min(control.end()));
+            if at >= control.end_tick() || control.stopped() {
+                return Ok(at.min(control.end_tick()));
             }
-            if let Err(Stopped) = self.ends.begin() {
+            if let Err(Stopped) = self.queues.wait_to_begin() {
                 return Ok(at);
             }
             // What has come of inputs is mostly behind them. Not so what delays put out.
             if self.bound && control.sent() < next {
-                self.ends.say();
+                self.queues.wake_peers();
                 let waits = Waits::begin(&counts, [&counts.partitions[super::layout::OUT].empty]);
-                control.await_sent(next, self.ends.patience);
+                control.await_sent(next, self.queues.patience);
                 waits.end();
             }
-            let end = control.end();
+            let end = control.end_tick();
             if at >= end || control.stopped() {
                 return Ok(at.min(end));
             }
             let round = at / self.step;
-            self.ends.receive(&mut self.store, round % EVERY == 1);
+            self.queues.receive(&mut self.store, round % EVERY == 1);
             self.write(at, end, &mut bytes)?;
             if round % EVERY == 1 && self.bound {
                 let begin = self.begins.at(round).load(Ordering::Relaxed);

@@ -13,7 +13,7 @@ use super::layout::{self, FIRST_PARTITION, IN, Layout, OUT, is_outside};
 use super::outside::{self, Begins, Inlet, Outlet, OutsidePort};
 use super::settings::Patience;
 use super::telemetry::{Counts, Names, PartitionTimes, QueueTimes, Spread};
-use super::worker::{Ends, Last, Worker};
+use super::worker::{Last, PartitionQueues, Worker};
 use super::{Executor, Run, copies, in_blocks, link};
 use crate::kernels::Level;
 
@@ -52,9 +52,9 @@ impl Executor {
             .map(|partition| PartitionCode::new(partition, level, self.settings.compile))
             .collect();
         let counts = Arc::new(self.counts(&codes));
-        let mut ends = self.ends(&control, &counts)?;
-        let (inner, outer) = (ends.split_off(FIRST_PARTITION), ends);
-        let [of_inlet, of_outlet] = <[Ends; 2]>::try_from(outer)
+        let mut queues = self.queues(&control, &counts)?;
+        let (inner, outer) = (queues.split_off(FIRST_PARTITION), queues);
+        let [of_inlet, of_outlet] = <[PartitionQueues; 2]>::try_from(outer)
             .unwrap_or_else(|_| unreachable!("a layout has two partitions for the outside"));
         let begins = Arc::new(Begins::new());
         let inlet = inlet(layout, of_inlet, readers, &begins);
@@ -70,52 +70,52 @@ impl Executor {
             changes: Arc::new(Changes::new(&layout.parameters, layout.partitions.len())),
             real_time: self.settings.real_time,
         };
-        for ((mut ends, code), partition) in inner
+        for ((mut queues, code), partition) in inner
             .into_iter()
             .zip(codes.into_iter().skip(FIRST_PARTITION))
             .zip(&layout.partitions[FIRST_PARTITION..])
         {
-            if ends.receivers.is_empty() && ends.senders.is_empty() {
+            if queues.receivers.is_empty() && queues.senders.is_empty() {
                 // Nothing that it does comes out.
                 continue;
             }
             if self.settings.in_blocks {
-                in_blocks::find(&mut ends, &code);
+                in_blocks::find(&mut queues, &code);
             }
-            run.names.push(partition.name(ends.partition));
+            run.names.push(partition.name(queues.partition));
             run.cpus.push(copies::cpu(partition, &self.settings));
             let last = unneeded
                 .iter()
-                .find(|(partition, _)| *partition == ends.partition);
+                .find(|(partition, _)| *partition == queues.partition);
             let last = last.map(|&(_, free)| if free { Last::Free } else { Last::Bound });
             run.workers
-                .push(self.worker(ends, code, last, &run.changes));
+                .push(self.worker(queues, code, last, &run.changes));
         }
         Ok(run)
     }
 
-    /// The thread of a partition, which `ends` names.
+    /// The thread of a partition, which `queues` names.
     fn worker(
         &self,
-        ends: Ends,
+        queues: PartitionQueues,
         code: PartitionCode,
         last: Option<Last>,
         changes: &Arc<Changes>,
     ) -> Worker {
         let layout = &self.layout;
-        let partition = &layout.partitions[ends.partition];
+        let partition = &layout.partitions[queues.partition];
         let path = |item: &Option<layout::PartitionNode>| {
             item.as_ref()
                 .map_or(String::new(), |item| item.path.clone())
         };
         let follows = change::changes(&code, layout.parameters.len());
         let follower = follows.then(|| {
-            let clock = copies::clock(layout, ends.partition);
-            Follower::new(changes.clone(), ends.partition, clock)
+            let clock = copies::clock(layout, queues.partition);
+            Follower::new(changes.clone(), queues.partition, clock)
         });
         Worker {
-            clock: copies::clock(layout, ends.partition),
-            ends,
+            clock: copies::clock(layout, queues.partition),
+            queues,
             code,
             follower,
             last,
@@ -144,10 +144,10 @@ impl Executor {
                     .collect()
             };
         let name = |index: usize| partitions[index].name(index);
-        let ends = |edge: &layout::Edge, index| edge.from == index || edge.to == index;
+        let touches = |edge: &layout::Edge, index| edge.from == index || edge.to == index;
         let runs = |index| {
             let mut edges = self.layout.edges.iter();
-            index == OUT || edges.any(|edge| ends(edge, index))
+            index == OUT || edges.any(|edge| touches(edge, index))
         };
         Counts {
             partitions: codes
@@ -183,8 +183,12 @@ impl Executor {
         }
     }
 
-    /// The queues, as the ends of each partition.
-    fn ends(&self, control: &Arc<Control>, counts: &Arc<Counts>) -> Result<Vec<Ends>, Failure> {
+    /// The queues of each partition.
+    fn queues(
+        &self,
+        control: &Arc<Control>,
+        counts: &Arc<Counts>,
+    ) -> Result<Vec<PartitionQueues>, Failure> {
         let threads = self.layout.partitions.len();
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
         let none = Patience {
@@ -204,8 +208,8 @@ impl Executor {
                 inner
             }
         };
-        let mut ends: Vec<Ends> = (0..threads)
-            .map(|partition| Ends {
+        let mut queues: Vec<PartitionQueues> = (0..threads)
+            .map(|partition| PartitionQueues {
                 partition,
                 receivers: vec![],
                 senders: vec![],
@@ -218,23 +222,23 @@ impl Executor {
         for (edge, times) in self.layout.edges.iter().zip(&counts.queues) {
             let (sender, receiver) = link::link(&self.layout, edge, &control.bells, times)
                 .map_err(|text| Failure::node("queue".into(), text))?;
-            ends[edge.from].senders.push(sender);
-            ends[edge.to].receivers.push(receiver);
+            queues[edge.from].senders.push(sender);
+            queues[edge.to].receivers.push(receiver);
         }
-        Ok(ends)
+        Ok(queues)
     }
 }
 
 /// What reads the inputs, if there are any.
 fn inlet(
     layout: &Layout,
-    ends: Ends,
+    queues: PartitionQueues,
     readers: Vec<Box<dyn Read + Send>>,
     begins: &Arc<Begins>,
 ) -> Option<Inlet> {
     let partition = &layout.partitions[IN];
     (!layout.inputs.is_empty()).then(|| Inlet {
-        ends,
+        queues,
         ports: layout
             .inputs
             .iter()
@@ -250,7 +254,7 @@ fn inlet(
 /// What writes the outputs; `bound` if there are inputs.
 fn outlet<'a>(
     layout: &Layout,
-    ends: Ends,
+    queues: PartitionQueues,
     writers: Vec<Box<dyn Write + 'a>>,
     begins: Arc<Begins>,
     bound: bool,
@@ -266,7 +270,7 @@ fn outlet<'a>(
     });
     let ports: Vec<OutsidePort> = outputs.collect();
     Outlet {
-        ends,
+        queues,
         ports,
         writers,
         store: Store::new(&shapes, partition.step),

@@ -15,7 +15,7 @@ use super::telemetry::{Counts, EVERY, Waited, add};
 use super::unit::{self, Fault};
 
 /// The queues of one partition, and how it waits for them.
-pub(super) struct Ends {
+pub(super) struct PartitionQueues {
     pub partition: usize,
     pub receivers: Vec<Receiver>,
     pub senders: Vec<Sender>,
@@ -36,7 +36,7 @@ pub(super) enum Last {
 
 /// A partition that runs.
 pub(super) struct Worker {
-    pub ends: Ends,
+    pub queues: PartitionQueues,
     pub code: PartitionCode,
     pub paths: Vec<String>,
     /// Ticks of a step.
@@ -75,15 +75,15 @@ impl<'a, const N: usize> Waits<'a, N> {
     }
 }
 
-impl Ends {
+impl PartitionQueues {
     /// Waits until all queues let a step begin.
-    pub fn begin(&mut self) -> Result<(), Stopped> {
+    pub fn wait_to_begin(&mut self) -> Result<(), Stopped> {
         for index in 0..self.receivers.len() {
             if self.receivers[index].may_begin() {
                 continue;
             }
-            self.say();
-            let Ends {
+            self.wake_peers();
+            let PartitionQueues {
                 partition,
                 receivers,
                 bell,
@@ -101,19 +101,19 @@ impl Ends {
             let waits = Waits::begin(counts, [&queue.reader.0, own]);
             bell.wait(*patience, || receiver.may_begin() || control.stopped());
             waits.end();
-            self.go_on()?;
+            self.check_stopped()?;
         }
-        self.room(Sender::may_begin)
+        self.wait_for_room(Sender::may_begin)
     }
 
     /// Waits until all queues take what has been computed.
-    pub fn room(&mut self, has: impl Fn(&mut Sender) -> bool) -> Result<(), Stopped> {
+    pub fn wait_for_room(&mut self, has: impl Fn(&mut Sender) -> bool) -> Result<(), Stopped> {
         for index in 0..self.senders.len() {
             if has(&mut self.senders[index]) {
                 continue;
             }
-            self.say();
-            let Ends {
+            self.wake_peers();
+            let PartitionQueues {
                 partition,
                 senders,
                 bell,
@@ -128,18 +128,18 @@ impl Ends {
             let waits = Waits::begin(counts, [&queue.writer.0, own]);
             bell.wait(*patience, || has(sender) || control.stopped());
             waits.end();
-            self.go_on()?;
+            self.check_stopped()?;
         }
-        self.go_on()
+        self.check_stopped()
     }
 
-    /// Tells all other ends of what they sleep for: nobody may wait with that unsaid.
-    pub fn say(&mut self) {
-        self.senders.iter_mut().for_each(Sender::say);
-        self.receivers.iter_mut().for_each(Receiver::say);
+    /// Wakes all threads at other ends that sleep for what this one did: it may not wait before.
+    pub fn wake_peers(&mut self) {
+        self.senders.iter_mut().for_each(Sender::wake_peer);
+        self.receivers.iter_mut().for_each(Receiver::wake_peer);
     }
 
-    fn go_on(&self) -> Result<(), Stopped> {
+    fn check_stopped(&self) -> Result<(), Stopped> {
         if self.control.stopped() {
             Err(Stopped)
         } else {
@@ -155,7 +155,7 @@ impl Ends {
 
     pub fn receive(&mut self, store: &mut Store, timed: bool) {
         for receiver in &mut self.receivers {
-            if timed && receiver.starts() {
+            if timed && receiver.begins_block() {
                 let fill = receiver.fill() as u64;
                 receiver.times().found(fill);
             }
@@ -164,7 +164,7 @@ impl Ends {
     }
 
     pub fn send(&mut self, store: &Store, timed: bool) -> Result<(), Stopped> {
-        self.room(Sender::may_send)?;
+        self.wait_for_room(Sender::may_send)?;
         let begin = timed.then(Instant::now);
         for sender in &mut self.senders {
             sender.send(store);
@@ -180,9 +180,9 @@ impl Ends {
 impl Worker {
     /// Runs until everything ends. A fault or a panic of a node ends everything and names it.
     pub fn work(mut self) {
-        self.ends.bell.answer();
+        self.queues.bell.answer();
         let result = catch_unwind(AssertUnwindSafe(|| self.run()));
-        let control = self.ends.control.clone();
+        let control = self.queues.control.clone();
         match result {
             Ok(Ok(())) => {}
             Ok(Err(Fault { item, text })) => {
@@ -200,19 +200,19 @@ impl Worker {
     }
 
     fn run(&mut self) -> Result<(), Fault> {
-        let counts = self.ends.counts.clone();
-        let counts = &counts.partitions[self.ends.partition];
-        let control = self.ends.control.clone();
+        let counts = self.queues.counts.clone();
+        let counts = &counts.partitions[self.queues.partition];
+        let control = self.queues.control.clone();
         for index in 0..self.code.units.len() {
             self.now = index;
             self.code.units[index].start();
         }
         for step in 0u64.. {
-            if self.ends.begin().is_err() {
+            if self.queues.wait_to_begin().is_err() {
                 return Ok(());
             }
             let at = self.clock.tick(step.saturating_mul(self.step));
-            if at >= control.end() || self.is_let_go(at) {
+            if at >= control.end_tick() || self.is_let_go(at) {
                 self.pass_on();
                 return Ok(());
             }
@@ -223,14 +223,14 @@ impl Worker {
             if timed {
                 self.timed(counts, (step / EVERY).is_multiple_of(2))?;
             } else {
-                self.ends.receive(&mut self.code.store, false);
+                self.queues.receive(&mut self.code.store, false);
                 for index in 0..self.code.units.len() {
                     self.now = index;
                     unit::run(&mut self.code, index)?;
                 }
             }
-            self.ends.release(&mut self.code.store);
-            if self.ends.send(&self.code.store, timed).is_err() {
+            self.queues.release(&mut self.code.store);
+            if self.queues.send(&self.code.store, timed).is_err() {
                 return Ok(());
             }
             self.code.end_step();
@@ -244,22 +244,24 @@ impl Worker {
     /// Whether it runs free, and whoever wants an end does not wait until it comes to where the
     /// outputs are.
     fn is_let_go(&self, at: u64) -> bool {
-        let control = &self.ends.control;
+        let control = &self.queues.control;
         self.last == Some(Last::Free) && (control.quits() || at >= control.wanted(0))
     }
 
     /// Behind the end no node runs: blocks of 0 go on to those that are not there yet.
     fn pass_on(&mut self) {
         if self.last.is_some() {
-            self.ends.control.finish();
+            self.queues.control.finish();
         }
         loop {
-            self.ends.receive(&mut self.code.store, false);
-            self.ends.release(&mut self.code.store);
-            for sender in &self.ends.senders {
+            self.queues.receive(&mut self.code.store, false);
+            self.queues.release(&mut self.code.store);
+            for sender in &self.queues.senders {
                 sender.clear(&mut self.code.store);
             }
-            if self.ends.send(&self.code.store, false).is_err() || self.ends.begin().is_err() {
+            if self.queues.send(&self.code.store, false).is_err()
+                || self.queues.wait_to_begin().is_err()
+            {
                 return;
             }
         }
@@ -273,7 +275,7 @@ impl Worker {
         whole: bool,
     ) -> Result<(), Fault> {
         let begin = Instant::now();
-        self.ends.receive(&mut self.code.store, true);
+        self.queues.receive(&mut self.code.store, true);
         let mut last = Instant::now();
         add(&counts.reading, (last - begin).as_nanos() as u64);
         add(&counts.timed, 1);

@@ -6,7 +6,7 @@ use crate::kernels::links::{Link, Turn};
 
 impl<R: Copy> Op<R> {
     /// What comes out, and what goes in.
-    pub fn ends(&self) -> (Option<R>, Vec<R>) {
+    pub fn operands(&self) -> (Option<R>, Vec<R>) {
         use Op::*;
         match self {
             Past { d, a, .. }

@@ -28,7 +28,7 @@ impl CodeBuilder<'_> {
                 continue;
             }
             for (index, op) in group.ops.iter().enumerate() {
-                let Some(d) = op.ends().0 else {
+                let Some(d) = op.operands().0 else {
                     continue;
                 };
                 let d = self.place(d).0;

@@ -43,7 +43,7 @@ impl CodeBuilder<'_> {
         let mut readers: HashMap<Reg, Vec<At>> = HashMap::new();
         for (number, group) in groups.iter().enumerate() {
             for (index, op) in group.ops.iter().enumerate() {
-                let (d, from) = op.ends();
+                let (d, from) = op.operands();
                 if let Some(d) = d.filter(|_| group.kind == Kind::Vector) {
                     writers.insert(self.place(d).0, (number, index));
                 }
@@ -63,7 +63,7 @@ impl CodeBuilder<'_> {
         for at in all {
             let op = &groups[at.0].ops[at.1];
             let fits = groups[at.0].kind == Kind::Vector && !taken.contains(&at);
-            let Some(d) = op.ends().0.filter(|_| fits) else {
+            let Some(d) = op.operands().0.filter(|_| fits) else {
                 continue;
             };
             let d = self.place(d).0;
@@ -105,7 +105,7 @@ impl CodeBuilder<'_> {
             }
             taken.remove(&at);
             let into = &mut groups[at.0];
-            if let Some(d) = into.ops[at.1].ends().0 {
+            if let Some(d) = into.ops[at.1].operands().0 {
                 into.ops[at.1] = Op::Formula { d, parts };
             }
             // What it takes is for all whose operations it does.
@@ -130,7 +130,7 @@ impl CodeBuilder<'_> {
         let mut next = 0;
         while let Some(&(group, index)) = inner.get(next) {
             next += 1;
-            for a in groups[group].ops[index].ends().1 {
+            for a in groups[group].ops[index].operands().1 {
                 let (root, ago) = self.place(a);
                 if ago > 0 {
                     continue;
@@ -266,7 +266,7 @@ impl CodeBuilder<'_> {
             }
             _ => return,
         };
-        if let Some(d) = op.ends().0 {
+        if let Some(d) = op.operands().0 {
             formula.made.insert(self.place(d).0, part);
         }
     }

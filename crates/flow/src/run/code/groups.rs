@@ -81,7 +81,7 @@ impl CodeBuilder<'_> {
         // What nobody reads any more needs no past.
         let mut read: HashSet<Reg> = kept;
         for op in groups.iter().flat_map(|group| &group.ops) {
-            let (d, from) = op.ends();
+            let (d, from) = op.operands();
             read.extend(from.into_iter().chain(d).map(|reg| self.place(reg).0));
         }
         self.histories.retain(|reg, _| read.contains(reg));
@@ -132,8 +132,8 @@ impl CodeBuilder<'_> {
             };
             let keeps = |reg: Reg| self.histories.contains_key(&reg);
             let place = |reg: Reg| self.place(reg);
-            let ends = improve::chains(&group.ops, &mut chains, &constant, &keeps, uses, &place);
-            found.extend(ends.into_iter().map(|(index, root)| (at, index, root)));
+            let sums = improve::chains(&group.ops, &mut chains, &constant, &keeps, uses, &place);
+            found.extend(sums.into_iter().map(|(index, root)| (at, index, root)));
         }
         // The longest sums come last. What is within one is no filter of its own.
         let mut within = HashSet::new();
@@ -258,7 +258,9 @@ impl CodeBuilder<'_> {
         kept.extend(self.histories.keys().copied());
         // Of constants those that are read.
         let ops = groups.iter().flat_map(|group| &group.ops);
-        let read = ops.flat_map(|op| op.ends().1).map(|reg| self.place(reg).0);
+        let read = ops
+            .flat_map(|op| op.operands().1)
+            .map(|reg| self.place(reg).0);
         kept.extend(read.filter(|reg| self.code.constants[reg.0 as usize].is_some()));
         kept
     }

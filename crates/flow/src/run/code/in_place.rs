@@ -33,7 +33,7 @@ impl CodeBuilder<'_> {
         let mut uses: HashMap<Reg, Uses> = HashMap::new();
         let mut chains = Vec::new();
         for (now, (group, op)) in operations(groups).enumerate() {
-            let (d, from) = op.ends();
+            let (d, from) = op.operands();
             let whole = group.kind == Kind::Vector && group.context.is_none();
             for reg in from {
                 let of = uses.entry(self.place(reg).0).or_default();

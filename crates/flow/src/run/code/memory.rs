@@ -127,7 +127,7 @@ impl CodeBuilder<'_> {
         let moments = moments(groups);
         let mut last: HashMap<Reg, usize> = HashMap::new();
         for &(at, op) in &moments {
-            let (d, from) = op.ends();
+            let (d, from) = op.operands();
             for reg in from.into_iter().chain(d) {
                 last.insert(self.root(reg, memory), at);
             }
@@ -142,7 +142,7 @@ impl CodeBuilder<'_> {
                 }
                 lives
             });
-            let (d, from) = op.ends();
+            let (d, from) = op.operands();
             for reg in d.into_iter().chain(from) {
                 let root = self.root(reg, memory);
                 if memory.places.contains_key(&root) {
@@ -196,7 +196,7 @@ impl CodeBuilder<'_> {
         // The group that reads a run, or none where several do.
         let mut readers: HashMap<Reg, Option<usize>> = HashMap::new();
         for (index, group) in groups.iter().enumerate() {
-            for reg in group.ops.iter().flat_map(|op| op.ends().1).map(root) {
+            for reg in group.ops.iter().flat_map(|op| op.operands().1).map(root) {
                 let reader = readers.entry(reg).or_insert(Some(index));
                 *reader = reader.filter(|&known| known == index);
             }
@@ -206,7 +206,7 @@ impl CodeBuilder<'_> {
             if group.kind != Kind::Loop {
                 continue;
             }
-            let made = group.ops.iter().filter_map(|op| op.ends().0).map(root);
+            let made = group.ops.iter().filter_map(|op| op.operands().0).map(root);
             let seen = made.filter(|reg| {
                 let own = readers.get(reg).is_none_or(|&reader| reader == Some(index));
                 kept.contains(reg) || !own

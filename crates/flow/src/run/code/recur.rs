@@ -22,12 +22,12 @@ impl CodeBuilder<'_> {
         let Some((root, turns)) = self.carried(&group.ops) else {
             return;
         };
-        let made = |op: &Op<Reg>| op.ends().0.is_some_and(|d| self.place(d).0 == root);
+        let made = |op: &Op<Reg>| op.operands().0.is_some_and(|d| self.place(d).0 == root);
         let Some(d) = group
             .ops
             .iter()
             .find(|op| made(op))
-            .and_then(|op| op.ends().0)
+            .and_then(|op| op.operands().0)
         else {
             return;
         };
@@ -39,12 +39,12 @@ impl CodeBuilder<'_> {
     fn carried(&self, ops: &[Op<Reg>]) -> Option<(Reg, Vec<Turn<Reg>>)> {
         let mut writers: HashMap<Reg, &Op<Reg>> = HashMap::new();
         for op in ops {
-            let (root, ago) = self.place(op.ends().0?);
+            let (root, ago) = self.place(op.operands().0?);
             if ago > 0 || writers.insert(root, op).is_some() {
                 return None;
             }
         }
-        let read = ops.iter().flat_map(|op| op.ends().1);
+        let read = ops.iter().flat_map(|op| op.operands().1);
         let mut late = read
             .map(|a| self.place(a))
             .filter(|(root, ago)| *ago > 0 && writers.contains_key(root));
