@@ -183,6 +183,14 @@ impl<'a> CostNetwork<'a> {
         }
     }
 
+    /// The cores that have a partition.
+    pub fn used_cores(&self) -> Vec<usize> {
+        let mut used = self.place.to_vec();
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
     fn sharers(&self, end: usize) -> u64 {
         self.sharers.get(end).copied().unwrap_or(1)
     }

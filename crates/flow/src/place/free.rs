@@ -25,8 +25,7 @@ pub(super) fn left(graph: &Graph, cores: &Cores, wishes: &Wishes) -> Cores {
 /// Gives free cores to the partitions that limit the rate, as far as they have no state. The core
 /// of each partition with the cores of its copies. Threads that are more than `cpus` share them.
 pub(super) fn copy(network: &mut CostNetwork, cpus: usize) -> Vec<(usize, Vec<usize>)> {
-    let used = (0..network.cores.cpus.len()).filter(|core| network.place.contains(core));
-    let partitions = used.count();
+    let partitions = network.used_cores().len();
     let limit_of =
         |network: &CostNetwork, speed: &Speed| Limit::of(network, speed, partitions, cpus).period;
     let mut free: Vec<usize> = (0..network.cores.cpus.len())

@@ -41,6 +41,7 @@
 //! | `model`, `pins` | what is to be placed: items with costs, signals, and items bound to a core |
 //! | `evaluate` | how fast a placement can be with blocks of one size |
 //! | `search`, `exact` | a good placement, and the best one of a few items |
+//! | `placement` | the best that these find, over block sizes |
 //! | `blocks`, `round` | the exact period with a block size for each queue |
 //! | `longest` | how long a block may be |
 //! | `free` | which cores stay free, for the outside and for copies of partitions |
@@ -65,6 +66,7 @@ mod model;
 mod network;
 mod pace;
 mod pins;
+mod placement;
 mod plan;
 mod round;
 mod search;

@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::blocks::{CostNetwork, End, Outside, Speed};
 use super::cores::Cores;
 use super::costs::Costs;
-use super::evaluate::{Look, Sizes};
-use super::exact::{Best, improve};
+use super::evaluate::Sizes;
 use super::free::{WORTH_A_CORE, apart, copy, fewer, left};
 use super::limit::Limit;
 use super::longest::longest_between;
 use super::model::Model;
 use super::pins::pin;
-use super::search::search;
+use super::placement::{Placement, place};
 use super::still::still;
 use super::transfers::fastest;
 use super::wishes::Wishes;
@@ -161,8 +160,15 @@ pub fn plan(
     let cores = &left(graph, &all, wishes);
     let mut model = Model::of(graph, costs, wishes.grouping).map_err(PlanError::Graph)?;
     pin(&mut model, graph, cores, &wishes.pins)?;
-    // With its period before partitions were put together.
-    let mut best: Option<(Plan, f64)> = None;
+    let planner = Planner {
+        graph,
+        costs,
+        wishes,
+        model: &model,
+        cores,
+        cpus: all.cpus.len(),
+    };
+    let mut best: Option<Candidate> = None;
     let mut stands_still = None;
     // Cores that are kept free for copies, as long as that helps.
     for free in 0..cores.cpus.len() {
@@ -171,169 +177,138 @@ pub fn plan(
         if pinned.into_iter().any(|core| core >= kept.cpus.len()) {
             break;
         }
-        let ((placed, proved), sizes) = place(&model, &kept, wishes);
-        let used: Vec<usize> = placed.iter().map(|&core| cores.cpus[core]).collect();
+        let mut placement = place(&model, &kept, wishes);
+        placement.proved &= free == 0;
+        let sizes = placement.sizes;
+        let used: Vec<usize> = placement.cores.iter().map(|&at| cores.cpus[at]).collect();
         let outside = Outside::of(costs, sizes.block, &all, &used);
         // Also with what has no state on a core of its own, which may have copies then.
         let apart = match wishes.copies {
-            true => apart(&CostNetwork::new(&model, cores, &placed, sizes, outside)),
+            true => apart(&planner.network(&placement.cores, sizes, outside)),
             false => None,
         };
-        let mut goes_on = false;
-        for (placed, mut proved) in [(Some(placed), proved && free == 0), (apart, false)] {
-            let Some(placed) = placed else {
-                continue;
-            };
-            let lengthen = |network: &mut CostNetwork| match wishes.block {
-                Some(_) => network.speed(),
-                None => network.lengthen(longest_between(&model.signals, wishes.longest_block)),
-            };
-            let mut network = CostNetwork::new(&model, cores, &placed, sizes, outside);
-            let copies = match wishes.copies {
-                true => copy(&mut network, all.cpus.len()),
-                false => Vec::new(),
-            };
-            let merged = match copies.is_empty() {
-                true => fewer(&network),
-                false => placed.clone(),
-            };
-            let mut speed = lengthen(&mut network);
-            let split = speed.period;
-            if merged != placed {
-                let mut together = CostNetwork::new(&model, cores, &merged, sizes, outside);
-                let slower = lengthen(&mut together);
-                if slower.period * WORTH_A_CORE <= split {
-                    (network, speed, proved) = (together, slower, false);
+        let apart = apart.map(|cores| Placement {
+            cores,
+            sizes,
+            proved: false,
+        });
+        let mut is_better = false;
+        for placement in [Some(placement), apart].into_iter().flatten() {
+            match planner.candidate(placement, outside) {
+                Ok(made) if made.is_better_than(best.as_ref()) => {
+                    best = Some(made);
+                    is_better = true;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    stands_still.get_or_insert(error);
                 }
             }
-            if speed.period.is_infinite() {
-                stands_still.get_or_insert_with(|| still(graph, &network, wishes));
-                continue;
-            }
-            let limit = Limit::of(&network, &speed, used_by(network.place), all.cpus.len());
-            let mut made = Plan::new(graph, &network, (speed, limit), &copies, proved);
-            made.measured = costs.measured;
-            // Queues of the outside have one way, as they have one size: ends of threads that are
-            // no partitions are not measured.
-            for queue in made.queues.iter_mut().filter(|queue| !queue.is_outer()) {
-                queue.transfer = fastest(&costs.transfers, queue.bytes);
-            }
-            let better = best
-                .as_ref()
-                .is_none_or(|(_, best)| made.period_ns < best * 0.99);
-            if better {
-                best = Some((made, split));
-                goes_on = wishes.copies;
-            }
         }
-        if !goes_on {
+        if !is_better || !wishes.copies {
             break;
         }
     }
     let none = || stands_still.unwrap_or_else(|| PlanError::Cores("there are no CPUs".into()));
-    let plan = best.map(|(plan, _)| plan).ok_or_else(none)?;
+    let plan = best.map(|best| best.plan).ok_or_else(none)?;
     check_memory(graph, &plan.settings(graph)?).map_err(PlanError::Graph)?;
     Ok(plan)
 }
 
-/// How many cores have something of a placement.
-fn used_by(place: &[usize]) -> usize {
-    let mut used = place.to_vec();
-    used.sort_unstable();
-    used.dedup();
-    used.len()
+/// A plan that may become the one.
+struct Candidate {
+    plan: Plan,
+    /// Its period before partitions were put together.
+    split: f64,
 }
 
-/// Items that all looks together go over at most: the time of a look grows with them.
-const MOST_WORK: u64 = 1 << 28;
+impl Candidate {
+    fn is_better_than(&self, best: Option<&Candidate>) -> bool {
+        best.is_none_or(|best| self.plan.period_ns < best.split * 0.99)
+    }
+}
 
-/// The best placement of a model that is found: the core of each item, whether it is proved to be
-/// the best, and the sizes that it was found with.
-pub(super) fn place(model: &Model, cores: &Cores, wishes: &Wishes) -> ((Vec<usize>, bool), Sizes) {
-    let sizes = |block: u64| Sizes {
-        block,
-        capacity: wishes.capacity.max(2),
-        step: wishes.step.max(1),
-    };
-    let mut best: Option<(Best, Sizes)> = None;
-    let candidates = candidates(model, wishes);
-    let most = (MOST_WORK / model.items.len().max(1) as u64).min(wishes.looks);
-    let share = (most / candidates.len() as u64).max(100);
-    let mut proved = true;
-    for &block in &candidates {
-        let sizes = sizes(block);
-        let look = Look::new(model, cores, sizes);
-        let mut found = search(model, cores, &look, wishes.seed, share);
-        if let Some((known, _)) = &best
-            && known.period <= found.period
-        {
-            found = known.clone();
-        }
-        let found = improve(model, cores, &look, found, share);
-        proved &= found.proved;
-        // Shorter blocks have to be worth it: longer ones are searched first.
-        if best
-            .as_ref()
-            .is_none_or(|(known, _)| found.period < known.period)
-        {
-            best = Some((found, sizes));
+/// What plans are made of.
+struct Planner<'a> {
+    graph: &'a Graph,
+    costs: &'a Costs,
+    wishes: &'a Wishes,
+    model: &'a Model,
+    /// The cores for partitions.
+    cores: &'a Cores,
+    /// All CPUs, also those that are left free.
+    cpus: usize,
+}
+
+impl<'a> Planner<'a> {
+    fn network(&self, place: &'a [usize], sizes: Sizes, outside: Outside) -> CostNetwork<'a> {
+        CostNetwork::new(self.model, self.cores, place, sizes, outside)
+    }
+
+    /// The speed of a network, with longer blocks where these help and are not given.
+    fn lengthen(&self, network: &mut CostNetwork) -> Speed {
+        match self.wishes.block {
+            Some(_) => network.speed(),
+            None => network.lengthen(longest_between(
+                &self.model.signals,
+                self.wishes.longest_block,
+            )),
         }
     }
-    let (best, sizes) = best.unwrap_or_else(|| {
-        let place = vec![0; model.items.len()];
-        let none = Best {
-            place,
-            period: f64::INFINITY,
-            proved: false,
+
+    /// The plan of a placement: with copies where these help, otherwise with as few partitions as
+    /// are worth it. An error says why it would stand still.
+    fn candidate(&self, placement: Placement, outside: Outside) -> Result<Candidate, PlanError> {
+        let Placement {
+            cores: place,
+            sizes,
+            mut proved,
+        } = placement;
+        let mut network = self.network(&place, sizes, outside);
+        let copies = match self.wishes.copies {
+            true => copy(&mut network, self.cpus),
+            false => Vec::new(),
         };
-        (none, sizes(model.round))
-    });
-    ((best.place, proved), sizes)
-}
-
-/// The block sizes that are tried: powers of two, and parts of delays, that loops may hold whole
-/// blocks. The longest first.
-fn candidates(model: &Model, wishes: &Wishes) -> Vec<u64> {
-    let round = model.round.max(1);
-    if let Some(block) = wishes.block {
-        return vec![block.max(1).next_multiple_of(round)];
-    }
-    let most = longest_between(&model.signals, wishes.longest_block).max(round);
-    let loops = model.signals.iter().any(|signal| signal.delay > 0);
-    if !loops {
-        // Nothing is gained by shorter blocks.
-        return vec![most / round * round];
-    }
-    let mut sizes: Vec<u64> = (0..)
-        .map(|power| (most / round * round) >> power)
-        .take_while(|&block| block >= round && block >= most / 1024)
-        .map(|block| block / round * round)
-        .collect();
-    for signal in model.signals.iter().filter(|signal| signal.delay > 0) {
-        for parts in 1..=3 {
-            let block = signal.delay / parts / round * round;
-            sizes.extend((block >= round && block <= most).then_some(block));
+        let merged = match copies.is_empty() {
+            true => fewer(&network),
+            false => place.clone(),
+        };
+        let mut speed = self.lengthen(&mut network);
+        let split = speed.period;
+        if merged != place {
+            let mut together = self.network(&merged, sizes, outside);
+            let slower = self.lengthen(&mut together);
+            if slower.period * WORTH_A_CORE <= split {
+                (network, speed, proved) = (together, slower, false);
+            }
         }
+        if speed.period.is_infinite() {
+            return Err(still(self.graph, &network, self.wishes));
+        }
+        let limit = Limit::of(&network, &speed, network.used_cores().len(), self.cpus);
+        let mut plan = Plan::new(self.graph, &network, &speed, &limit, &copies);
+        plan.proved = proved;
+        plan.measured = self.costs.measured;
+        // Queues of the outside have one way, as they have one size: ends of threads that are no
+        // partitions are not measured.
+        for queue in plan.queues.iter_mut().filter(|queue| !queue.is_outer()) {
+            queue.transfer = fastest(&self.costs.transfers, queue.bytes);
+        }
+        Ok(Candidate { plan, split })
     }
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
-    sizes.dedup();
-    // Enough of them, from the longest to the shortest.
-    let step = sizes.len().div_ceil(16);
-    sizes.into_iter().step_by(step.max(1)).collect()
 }
 
 impl Plan {
+    /// The plan of a network, neither proved nor measured.
     fn new(
         graph: &Graph,
         network: &CostNetwork,
-        (speed, limit): (Speed, Limit),
+        speed: &Speed,
+        limit: &Limit,
         copies: &[(usize, Vec<usize>)],
-        proved: bool,
     ) -> Plan {
         let (model, cores, place) = (network.model, network.cores, network.place);
-        let mut used: Vec<usize> = place.to_vec();
-        used.sort_unstable();
-        used.dedup();
+        let used = network.used_cores();
         let id = |core: usize| used.binary_search(&core).unwrap_or(0) as u32;
         let partition = |&core: &usize| {
             let here = model.items.iter().zip(place).filter(|(_, at)| **at == core);
@@ -400,7 +375,7 @@ impl Plan {
             period_ns: limit.period,
             critical: limit.critical.iter().map(|&core| id(core)).collect(),
             outside: limit.outside,
-            proved,
+            proved: false,
             measured: false,
         }
     }

@@ -8,7 +8,7 @@ use super::blocks::{CostNetwork, End, Link, Outside};
 use super::costs::{Cost, Costs};
 use super::evaluate::{Look, NOWHERE, Sizes};
 use super::model::{Item, Model, Pass, QueueCosts, Signal};
-use super::plan::place;
+use super::placement::place;
 use super::search::search;
 use super::{Cores, Wishes};
 
@@ -131,12 +131,12 @@ proptest! {
     #[test]
     fn no_placement_of_at_most_ten_items_is_faster((model, cores) in model_and_cores(), block in 1..300u64) {
         let wishes = Wishes { block: Some(block), capacity: 4, step: 64, looks: 20_000, ..Wishes::default() };
-        let ((found, proved), used) = place(&model, &cores, &wishes);
-        let look = Look::new(&model, &cores, used);
+        let found = place(&model, &cores, &wishes);
+        let look = Look::new(&model, &cores, found.sizes);
         let best = exhaustive(&model, &look, cores.cpus.len());
-        let period = look.period(&found);
+        let period = look.period(&found.cores);
         prop_assert!(period <= best * 1.05, "{} where {} is possible", period, best);
-        prop_assert!(!proved || period <= best * (1.0 + 1e-9), "{} is not the best: {}", period, best);
+        prop_assert!(!found.proved || period <= best * (1.0 + 1e-9), "{} is not the best: {}", period, best);
     }
 
     #[test]
@@ -314,7 +314,7 @@ fn no_partition_is_faster_than_its_queues() {
         block: Some(1024),
         ..Wishes::default()
     };
-    let ((found, _), _) = place(&model, &cores, &wishes);
+    let found = place(&model, &cores, &wishes).cores;
     assert!(found.iter().all(|&core| core == found[0]), "{found:?}");
 }
 
