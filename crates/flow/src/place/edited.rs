@@ -33,8 +33,12 @@ impl Plan {
             ));
         }
         let mut ids = BTreeSet::new();
-        if let Some(part) = self.partitions.iter().find(|part| !ids.insert(part.id)) {
-            let id = part.id;
+        if let Some(partition) = self
+            .partitions
+            .iter()
+            .find(|partition| !ids.insert(partition.id))
+        {
+            let id = partition.id;
             return Err(format!(
                 "the plan has two partitions {id}: give each an id of its own"
             ));
@@ -94,7 +98,7 @@ impl Plan {
         }
         let costs = Costs::guessed(graph);
         let model = Model::of_partitions(graph, &costs, partitions).map_err(PlanError::Graph)?;
-        let ids = || self.partitions.iter().map(|part| part.id);
+        let ids = || self.partitions.iter().map(|partition| partition.id);
         let place = model.items.iter().map(|item| {
             let own = partitions[item.nodes[0].index()];
             ids().position(|id| id == own).unwrap_or(0)

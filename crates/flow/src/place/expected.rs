@@ -42,8 +42,8 @@ impl Plan {
             row.ok_or_else(|| no_cpu(&format!("CPU {cpu}, which is not among those given")))
         };
         let mut rows = BTreeMap::new();
-        for part in &self.partitions {
-            rows.insert(part.id, row(part.cpu)?);
+        for partition in &self.partitions {
+            rows.insert(partition.id, row(partition.cpu)?);
         }
         let place: Vec<usize> = model
             .items
@@ -59,12 +59,12 @@ impl Plan {
         let mut network = CostNetwork::new(&model, cores, &place, sizes, outside);
         self.queues_of(&mut network.links, &rows, model.round)?;
         let mut used: BTreeSet<usize> = rows.values().copied().collect();
-        for part in &self.partitions {
-            let core = rows[&part.id];
-            if !part.copies.is_empty() {
-                network.share(core, 1 + part.copies.len() as u64);
+        for partition in &self.partitions {
+            let core = rows[&partition.id];
+            if !partition.copies.is_empty() {
+                network.share(core, 1 + partition.copies.len() as u64);
             }
-            for &copy in &part.copies {
+            for &copy in &partition.copies {
                 let on = row(copy)?;
                 if !used.insert(on) {
                     return Err(no_cpu("a copy on a CPU that is used already"));
@@ -79,15 +79,16 @@ impl Plan {
             return Err(PlanError::Other(text.into()));
         }
         let mut plan = self.clone();
-        for part in &mut plan.partitions {
-            part.busy_ns = speed.busy[rows[&part.id]];
+        for partition in &mut plan.partitions {
+            partition.busy_ns = speed.busy[rows[&partition.id]];
         }
-        let critical = |part: &&super::Partition| limit.critical.contains(&rows[&part.id]);
+        let critical =
+            |partition: &&super::Partition| limit.critical.contains(&rows[&partition.id]);
         plan.critical = self
             .partitions
             .iter()
             .filter(critical)
-            .map(|part| part.id)
+            .map(|partition| partition.id)
             .collect();
         plan.period_ns = limit.period;
         plan.outside = limit.outside;
@@ -112,8 +113,8 @@ impl Plan {
             return Err(PlanError::Other(text));
         }
         let outer = self.outside().map(|queue| queue.capacity).next();
-        let end = |part: Option<u32>, outer: End| match part {
-            Some(part) => rows.get(&part).map(|&row| End::Core(row)),
+        let end = |partition: Option<u32>, outer: End| match partition {
+            Some(partition) => rows.get(&partition).map(|&row| End::Core(row)),
             None => Some(outer),
         };
         for link in &mut *links {
@@ -162,8 +163,8 @@ impl Plan {
 
     /// The CPUs that partitions and their copies run on.
     pub fn cpus(&self) -> Vec<usize> {
-        let parts = self.partitions.iter();
-        let own = parts.flat_map(|part| part.copies.iter().chain([&part.cpu]));
+        let partitions = self.partitions.iter();
+        let own = partitions.flat_map(|partition| partition.copies.iter().chain([&partition.cpu]));
         let mut cpus: Vec<usize> = own.filter_map(|&cpu| cpu).collect();
         cpus.sort_unstable();
         cpus.dedup();

@@ -214,8 +214,9 @@ impl Measured {
         // Slow graphs get longer: their steps have to be seen.
         let enough = |telemetry: &Telemetry, time: Duration| {
             let seen = |steps: u64| {
-                let seen =
-                    |part: &PartitionTelemetry| part.units.is_empty() || part.steps.count >= steps;
+                let seen = |partition: &PartitionTelemetry| {
+                    partition.units.is_empty() || partition.steps.count >= steps
+                };
                 telemetry.partitions.iter().all(seen)
             };
             let longer = calibration.time * LONGER;
@@ -227,20 +228,20 @@ impl Measured {
         let (mut nodes, mut units) = (Vec::new(), Vec::new());
         let mut taken = step;
         let (mut reading, mut writing, mut beside) = (0.0, 0.0, 0.0);
-        for (part, times) in shape.partitions.iter().zip(&telemetry.partitions) {
-            if part.units.is_empty() {
+        for (partition, times) in shape.partitions.iter().zip(&telemetry.partitions) {
+            if partition.units.is_empty() {
                 continue;
             }
-            taken = part.step;
+            taken = partition.step;
             if times.steps.count == 0 {
                 return Err(format!(
                     "{} has done {} ticks only: let the calibration take longer",
-                    part.name, times.ticks
+                    partition.name, times.ticks
                 ));
             }
             let clock = clock();
             (reading, writing) = (times.reading as f64, times.writing as f64);
-            let busy = times.busy as f64 / times.ticks.max(1) as f64 * part.step as f64;
+            let busy = times.busy as f64 / times.ticks.max(1) as f64 * partition.step as f64;
             let known = reading + writing + times.computing as f64;
             beside = (busy - known).clamp(0.0, MOST_BESIDE);
             let own: Vec<f64> = times
@@ -252,9 +253,15 @@ impl Measured {
             let reads = clock * (own.len() + 1) as f64;
             let whole = (times.steps.median as f64 - reads).max(1.0);
             let scale = (whole / own.iter().sum::<f64>().max(1.0)).min(1.0);
-            let all: Vec<String> = part.units.iter().flatten().cloned().collect();
-            units.extend(part.units.iter().filter(|unit| unit.len() > 1).cloned());
-            for (unit, time) in part.units.iter().zip(own) {
+            let all: Vec<String> = partition.units.iter().flatten().cloned().collect();
+            units.extend(
+                partition
+                    .units
+                    .iter()
+                    .filter(|unit| unit.len() > 1)
+                    .cloned(),
+            );
+            for (unit, time) in partition.units.iter().zip(own) {
                 // What is done for all nodes together.
                 let unit = if unit.is_empty() { &all } else { unit };
                 let share = time * scale / unit.len().max(1) as f64;
@@ -262,9 +269,12 @@ impl Measured {
             }
         }
         let outside = |name: &str| {
-            let part = telemetry.partitions.iter().find(|part| part.name == name);
-            part.map_or(0.0, |part| {
-                part.busy as f64 / part.ticks.max(1) as f64 * taken as f64
+            let partition = telemetry
+                .partitions
+                .iter()
+                .find(|partition| partition.name == name);
+            partition.map_or(0.0, |partition| {
+                partition.busy as f64 / partition.ticks.max(1) as f64 * taken as f64
             })
         };
         Ok(Measured {

@@ -31,9 +31,14 @@ pub fn network(shape: &Shape, costs: &Costs) -> Network {
         }
     }
     let partitions = kept.iter().map(|&at| {
-        let part = &shape.partitions[at];
+        let partition = &shape.partitions[at];
         // A node that is run in two parts is one node.
-        let mut paths: Vec<&str> = part.units.iter().flatten().map(String::as_str).collect();
+        let mut paths: Vec<&str> = partition
+            .units
+            .iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
         paths.sort_unstable();
         paths.dedup();
         let own = paths.iter().filter_map(|&path| costs.nodes.get(path));
@@ -45,9 +50,9 @@ pub fn network(shape: &Shape, costs: &Costs) -> Network {
             per_tick += cost.per_tick;
             per_step += cost.per_step;
         }
-        let per_tick = per_tick + per_step / part.step.max(1) as f64;
+        let per_tick = per_tick + per_step / partition.step.max(1) as f64;
         Partition {
-            name: part.name.clone(),
+            name: partition.name.clone(),
             busy: whole(per_tick * block as f64 + ends[at]),
         }
     });
