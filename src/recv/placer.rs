@@ -196,12 +196,16 @@ impl HeapPlacer {
         let address = HeapAddress::of(&self.recv, self.near(&heap), &heap);
         let mut address = address.inspect_err(|&cause| self.note_refused(cause, &heap))?;
         if self.time.is_ahead(address.chunk, || self.told()) {
-            match self.host_time(&heap) {
-                Some(now) => address = HeapAddress::of(&self.recv, now, &heap)?,
-                None => {
-                    let heap = (address, datagram.payload().into());
-                    return Ok(self.wait_for_others(heap, burst, timer));
-                }
+            let by_clock = self.host_time(&heap);
+            if let Some(now) = by_clock {
+                address = HeapAddress::of(&self.recv, now, &heap)?;
+            }
+            // The clock is believed of the first heap. Where others came before, this one may be
+            // wrong within what the clock allows, and the window could not go back.
+            let is_first = self.time.newest_of_all(self.told()).is_none();
+            if by_clock.is_none() || !is_first {
+                let heap = (address, datagram.payload().into());
+                return Ok(self.wait_for_others(heap, burst, timer));
             }
         }
         let payload_offset = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
