@@ -394,8 +394,9 @@ impl Translator<'_> {
             return Ok(Made::Unknown(what));
         }
         let text = self.text(node, "Numeric.InitialOutput");
-        let initial = numbers(text)
-            .ok_or_else(|| format!("Numeric.InitialOutput `{text}` is no list of numbers"))?;
+        let initial = numbers(text).ok_or_else(|| {
+            format!("Numeric.InitialOutput `{text}` is not a list of numbers such as [1, 2]")
+        })?;
         let initial = Literals::new(initial).unwrap_or(0.into());
         Ok(Made::Node(Arc::new(nodes::Hold { initial })))
     }
