@@ -23,7 +23,7 @@ use super::signal::BenchSignal;
 use super::sink::{BenchSinkLcore, MeasuredSpan, SinkFindings, SinkStats, Sinks, Stream};
 use super::watched::ShownEngine;
 use crate::assembly::{
-    Compute, EnergyMeter, EngineBuilder, Reception, RunningEngine, RxStage, Threads, Transmission,
+    Compute, EngineBuilder, Reception, RunningEngine, RxStage, Threads, Transmission,
 };
 use crate::config::EngineConfig;
 use crate::engine::Engine;
@@ -69,7 +69,7 @@ impl Running {
         let state = EngineState {
             backend: "",
             gpu: String::new(),
-            energy: EnergyMeter::default(),
+            energy: Arc::default(),
             published: self.published.clone(),
             sensors: Sensors::default(),
             losses: losses.clone(),
