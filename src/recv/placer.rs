@@ -195,6 +195,15 @@ impl HeapPlacer {
             .map_err(|error| DropCause::from(&error))?;
         let address = HeapAddress::of(&self.recv, self.near(&heap), &heap);
         let mut address = address.inspect_err(|&cause| self.note_refused(cause, &heap))?;
+        if address.chunk < self.lane.floor()
+            && let Some(now) = self.host_time(&heap)
+        {
+            // After hours without heaps, the 48 bits are unwrapped to a time one range too early.
+            let later = HeapAddress::of(&self.recv, now, &heap)?;
+            if later.chunk > address.chunk {
+                address = later;
+            }
+        }
         if self.time.is_ahead(address.chunk, || self.told()) {
             let by_clock = self.host_time(&heap);
             if let Some(now) = by_clock {
@@ -303,25 +312,13 @@ impl HeapPlacer {
     #[inline]
     fn store(
         &mut self,
-        mut address: HeapAddress,
+        address: HeapAddress,
         heap: &DigitiserHeap<'_>,
         next: Option<&[u8]>,
         burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> Result<(), DropCause> {
-        let mut located = self.locate(address.chunk, burst, timer);
-        if located == LocatedChunk::TooOld
-            && let Some(now) = self.host_time(heap)
-        {
-            // After hours without heaps, the 48 bits were unwrapped to a time one range too early:
-            // try the host's clock.
-            let later = HeapAddress::of(&self.recv, now, heap)?;
-            if later.chunk > address.chunk {
-                address = later;
-                located = self.locate(address.chunk, burst, timer);
-            }
-        }
-        let chunk = match located {
+        let chunk = match self.locate(address.chunk, burst, timer) {
             LocatedChunk::Buffer(buffer) => burst.memory.chunk(buffer),
             LocatedChunk::TooOld => {
                 let newest = self.time.newest_of_all(self.told()).unwrap_or(0);
