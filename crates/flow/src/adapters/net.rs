@@ -118,11 +118,10 @@ impl Stream {
     }
 }
 
+/// Whether there was nothing to read or no room for now. A connection that has timed out, as that to
+/// a host that is gone, is an error.
 fn waits(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 impl Read for Stream {
@@ -342,6 +341,9 @@ mod tests {
         );
         assert_eq!(of_output.tcp_keepalive_retries().unwrap(), 6);
         assert!(!SockRef::from(&peer).keepalive().unwrap());
+        // What it says of one that is not.
+        assert!(!waits(&io::Error::from_raw_os_error(libc::ETIMEDOUT)));
+        assert!(waits(&writer.stream.peek(&mut [0]).unwrap_err()));
     }
 
     /// Addresses of this host at which nobody listens, but for the last.
