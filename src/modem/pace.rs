@@ -17,6 +17,8 @@ const HELD_UP: Duration = Duration::from_millis(250);
 pub struct Pace {
     start: Instant,
     rate: f64,
+    /// What is not made up for: the start is later by it.
+    given_up: Duration,
     most_late: Duration,
 }
 
@@ -26,6 +28,7 @@ impl Pace {
         Self {
             start,
             rate,
+            given_up: Duration::ZERO,
             most_late: Duration::ZERO,
         }
     }
@@ -38,8 +41,10 @@ impl Pace {
             return Some(due - gone);
         }
         let late = gone - due;
-        self.most_late = self.most_late.max(late);
-        self.start += late.saturating_sub(HELD_UP);
+        self.most_late = self.most_late.max(self.given_up + late);
+        let more = late.saturating_sub(HELD_UP);
+        self.start += more;
+        self.given_up += more;
         None
     }
 
@@ -61,7 +66,7 @@ impl Pace {
         true
     }
 
-    /// The most that a sample was late.
+    /// The most that a sample was late, by the start at first.
     pub fn most_late(&self) -> Duration {
         self.most_late
     }
@@ -87,6 +92,12 @@ mod tests {
         assert_eq!(pace.until(1550, after(hour)), None);
         assert_eq!(pace.until(2550, after(hour)), left(1000));
         assert_eq!(pace.most_late(), Duration::from_millis(hour - 1300));
+        // One that is too slow for its rate is ever later.
+        let mut slow = Pace::new(start, 1000.0);
+        for sample in (0..=60_000).step_by(100) {
+            slow.until(sample, after(2 * sample));
+        }
+        assert_eq!(slow.most_late(), Duration::from_secs(60));
     }
 
     #[test]

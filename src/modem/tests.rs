@@ -55,10 +55,10 @@ fn samples_are_due_by_their_count_alone() {
     assert_eq!(pace.until(500, at(100)), Some(Duration::from_millis(400)));
     assert_eq!(pace.until(500, at(500)), None);
     // Held up, and made up for.
-    assert_eq!(pace.until(501, at(800)), None);
-    assert_eq!(pace.until(800, at(800)), None);
-    assert_eq!(pace.until(801, at(800)), Some(Duration::from_millis(1)));
-    assert_eq!(pace.most_late(), Duration::from_millis(299));
+    assert_eq!(pace.until(501, at(740)), None);
+    assert_eq!(pace.until(740, at(740)), None);
+    assert_eq!(pace.until(741, at(740)), Some(Duration::from_millis(1)));
+    assert_eq!(pace.most_late(), Duration::from_millis(239));
 }
 
 /// Packets of a stream, as datagrams.
