@@ -202,6 +202,7 @@ impl Tracker {
                 self.step = 0;
             }
             self.power = ([0; N_POL], 0);
+            self.power_before = ([0.0; N_POL], 0.0);
             self.powers = PowerSums::default();
             self.power_of = None;
             self.reshaped += 1;
