@@ -167,11 +167,12 @@ impl SinkPage {
             Figure::new("silent substreams", silent.count() as f64, ""),
             Figure::new("lost at the port", now.missed as f64, ""),
         ];
-        for (index, stream) in now.seen.streams.iter().enumerate() {
+        let both = now.seen.streams.iter().zip(&now.seen.views);
+        for (index, (stream, view)) in both.enumerate() {
             // What has come is not what comes.
             let heard = self.heard.get(index);
             let old = heard.is_none_or(|heard| (now.time - heard).abs() > sink_board::QUIET);
-            for (power, pol) in stream.mean_power_db.iter().zip(spectra::POLS) {
+            for (power, pol) in view.power_db.iter().zip(spectra::POLS) {
                 let name = format!("power of {}, {pol}", stream.name);
                 figures.push(Figure::new(
                     name,
