@@ -165,9 +165,11 @@ impl Links {
                 downs: counted,
                 replaced,
             } = watched.look();
-            let was = watched.up.load(Ordering::Relaxed);
+            let was = match up {
+                Some(up) => watched.up.swap(up, Ordering::Relaxed),
+                None => watched.up.load(Ordering::Relaxed),
+            };
             let up = up.unwrap_or(was);
-            watched.up.store(up, Ordering::Relaxed);
             watched.port.note_link(up);
             let downs = watched.downs.load(Ordering::Relaxed);
             let counted = match counted {
