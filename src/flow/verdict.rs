@@ -68,7 +68,7 @@ impl Progress {
             return well("ended".to_owned());
         }
         // By the run's own time: UNIX time may be set.
-        let lasted = (self.elapsed - self.since.1) as f64 * 1e-9;
+        let lasted = self.elapsed.saturating_sub(self.since.1) as f64 * 1e-9;
         if lasted >= QUIET {
             return self.stalled(lasted, span);
         }
