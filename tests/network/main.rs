@@ -8,4 +8,5 @@ mod addresses;
 mod fgpu;
 mod flow;
 mod modem;
+mod tutorial;
 mod veth;

@@ -3,8 +3,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::flow::graph;
 use crate::modem_mistakes::{interrupt, listens};
@@ -18,11 +19,13 @@ fn port() -> u16 {
 
 /// What a page of this port answers; whoever is to serve it may not have begun.
 fn answer(port: u16, path: &str) -> String {
+    let begin = Instant::now();
     let mut page = loop {
         match TcpStream::connect(("127.0.0.1", port)) {
             Ok(page) => break page,
-            Err(_) => thread::yield_now(),
+            Err(error) => assert!(begin.elapsed() < Duration::from_secs(60), "{error}"),
         }
+        thread::yield_now();
     };
     write!(
         page,
@@ -34,20 +37,45 @@ fn answer(port: u16, path: &str) -> String {
     answer
 }
 
-fn started(args: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_karoo"))
+/// A program that would wait for ever. It ends with the test, whatever becomes of that.
+struct Started(Option<Child>);
+
+impl Started {
+    fn program(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+
+    /// Interrupts it, and waits for its end.
+    fn interrupted(mut self) -> Output {
+        interrupt(self.program());
+        let program = self.0.take().unwrap();
+        program.wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(mut program) = self.0.take() {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    }
+}
+
+fn started(args: &[&str]) -> Started {
+    let program = Command::new(env!("CARGO_BIN_EXE_karoo"))
         .args(args)
         .env_remove("RUST_LOG")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Started(Some(program.unwrap()))
 }
 
 /// Waits until the log has a line with this text.
-fn says(child: &mut Child, text: &str) {
-    let mut log = BufReader::new(child.stderr.take().unwrap());
+fn says(started: &mut Started, text: &str) {
+    let mut log = BufReader::new(started.program().stderr.take().unwrap());
     let mut said = String::new();
     while !said.contains(text) {
         assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
@@ -82,8 +110,7 @@ fn a_page_says_which_input_waits_for_its_peer() {
         metrics.contains("flow_waiting_for_peer{port=\"x\"} 1"),
         "{metrics}"
     );
-    interrupt(&child);
-    let output = child.wait_with_output().unwrap();
+    let output = child.interrupted();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
@@ -109,9 +136,8 @@ fn shared_memory_of_two_sizes_is_told_at_both_ends() {
         says(&mut child, &waits);
         let reader = karoo(["flow", "run", &filter, "--no-pin", "-i", &name]);
         refused(&reader, 1, "give both ends the same size=");
-        listens(&child);
-        interrupt(&child);
-        let output = child.wait_with_output().unwrap();
+        listens(child.program());
+        let output = child.interrupted();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
     }
 }

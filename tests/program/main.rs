@@ -38,4 +38,3 @@ mod replay;
 mod spead2;
 mod top;
 mod tune;
-mod tutorial;

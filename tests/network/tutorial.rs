@@ -1,7 +1,7 @@
 //! The tutorials as a reader follows them: every command runs, and prints what is shown.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tempfile::tempdir;
 
@@ -106,6 +106,7 @@ impl Page {
             .current_dir(folder.path())
             .env("PATH", path.unwrap())
             .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
             .status()
             .expect("timeout");
         for (number, Step { command, shown }) in self.steps.iter().enumerate() {
