@@ -224,9 +224,9 @@ impl GpuChanneliser {
         unsafe { table_copy.launch(compute, from, to, fine.len()) }
     }
 
-    /// Filters `spectra` of the output chunk, which begins at `start`, by one launch of each kernel,
-    /// and finishes the groups that are then whole. The first window begins `offset` samples into
-    /// `input`.
+    /// Filters `spectra` of the output chunk, which begins at `start`, by one launch of each
+    /// kernel, and finishes the groups that are then whole. The first window begins `offset`
+    /// samples into `input`.
     fn launch_front(
         &mut self,
         input: &SampleInput,

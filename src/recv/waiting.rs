@@ -86,8 +86,8 @@ impl<T> WaitingHeaps<T> {
     }
 
     /// A heap of the present time came, of chunk `chunk`. Heaps near it that wait are right: others
-    /// have told the time meanwhile. So are those of earlier times of more than one heap, for which the
-    /// window has room now only. With enough heaps of the present, all other ones are wrong.
+    /// have told the time meanwhile. So are those of earlier times of more than one heap, for which
+    /// the window has room now only. With enough heaps of the present, all other ones are wrong.
     pub fn note_present(&mut self, chunk: u64) -> Settled<T> {
         self.present += 1;
         let over = self.present >= PRESENT;

@@ -162,8 +162,8 @@ impl Eal {
         let mut argv: Vec<*mut c_char> = c_args.into_iter().map(CString::into_raw).collect();
         argv.push(std::ptr::null_mut());
         let argv = argv.leak();
-        // SAFETY: `take_line` is a function for the life of the process; called once, before EAL has
-        // threads.
+        // SAFETY: `take_line` is a function for the life of the process; called once, before EAL
+        // has threads.
         unsafe { dpdk_sys::karoo_log_to(Some(log::take_line)) };
         // SAFETY: argv has args.len() C strings and a closing null, all leaked; STARTED makes this
         // the only call.

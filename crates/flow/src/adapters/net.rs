@@ -118,8 +118,8 @@ impl Stream {
     }
 }
 
-/// Whether there was nothing to read or no room for now. A connection that has timed out, as that to
-/// a host that is gone, is an error.
+/// Whether there was nothing to read or no room for now. A connection that has timed out, as that
+/// to a host that is gone, is an error.
 fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -41,10 +41,11 @@ const LOOK: i64 = PRODUCTS * PERIOD;
 /// Samples that the field is late, per (after − before) / peak of |D| around its largest value:
 /// ½ / 0.5957, as in the original, [`early`](super::original::early).
 ///
-/// |D| is as |C|², and C(t) = Σₖ c(k) g(t + 3 k) / 32, with c the periodic autocorrelation of Gb and
-/// g what pulse and matched filter make together. The quotient bends: at half a sample, the largest
-/// offset that there is, it is 0.5957, but its slope at 0 is 1.155, for which the factor would be
-/// 0.866. The chord up to half a sample is off by at most 0.006 samples, the tangent by 0.016.
+/// |D| is as |C|², and C(t) = Σₖ c(k) g(t + 3 k) / 32, with c the periodic autocorrelation of Gb
+/// and g what pulse and matched filter make together. The quotient bends: at half a sample, the
+/// largest offset that there is, it is 0.5957, but its slope at 0 is 1.155, for which the factor
+/// would be 0.866. The chord up to half a sample is off by at most 0.006 samples, the tangent by
+/// 0.016.
 const OFFSET_FACTOR: f64 = 0.839;
 
 /// Values with those of the chunks before.
@@ -377,8 +378,8 @@ mod tests {
         }
     }
 
-    /// |C|² of a field without ends, at `t` samples from a peak: by the pulse's formula, the matched
-    /// filter and the sequence.
+    /// |C|² of a field without ends, at `t` samples from a peak: by the pulse's formula, the
+    /// matched filter and the sequence.
     fn squared_correlation(t: f64) -> f64 {
         let matched = rrc(ROLL_OFF, RRC_SPAN, SAMPLES_PER_SYMBOL);
         let reach = REACH as f64 + 0.5;
