@@ -299,7 +299,7 @@ fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    // Creating the file says what is wrong with the folder.
+    // Creating the file has said what is wrong with the folder.
     let Ok(stats) = statvfs(folder) else {
         return Ok(());
     };
@@ -378,9 +378,11 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
     let part = CaptureWriter::part_of(path);
     let truth = args.truth.as_deref();
-    check_room(path, Digitiser::capture_bytes(&config, heaps))?;
-    check_end(&config, heaps).map_err(Failure::usage)?;
+    let ends_in_time = || check_end(&config, heaps).map_err(Failure::usage);
     // Pipes wait for their readers, and until those come a signal ends the process.
+    if part.is_none() {
+        ends_in_time()?;
+    }
     let truth_pipe = truth.filter(|path| is_pipe(path)).map(open_truth);
     let truth_pipe = truth_pipe.transpose()?;
     let pipe = part.is_none().then(|| create(path)).transpose()?;
@@ -393,6 +395,8 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     if let Some(truth) = truth {
         NewFile::check(truth).map_err(|error| no_truth(truth, &error))?;
     }
+    check_room(path, Digitiser::capture_bytes(&config, heaps))?;
+    ends_in_time()?;
     let is_told = || stop.is_set();
     let windows = progress::windows(&config, &config.signals, config.period, is_told);
     let windows = windows.ok_or_else(|| interrupted(path))?;
