@@ -12,7 +12,7 @@
 //! | 11 | [`place`] | which node runs on which core, with which blocks: costs, search, plans |
 //! | 10 | [`run`] | the executor: a graph in partitions with queues between them, on threads |
 //! | 10 | `builder` | graphs written in Rust |
-//! | 10 | [`file`] | graphs from files: TOML and Laminar's GraphML |
+//! | 10 | [`mod@file`] | graphs from files: TOML and Laminar's GraphML |
 //! | 9 | `check` | what is wrong with a draft; one without mistakes becomes a graph |
 //! | 9 | `interpreter` | the reference: one sample after the other, node after node |
 //! | 8 | `graph` | drafts and graphs: nodes in nested subsystems, and wires between them |

@@ -163,7 +163,7 @@ pub(super) struct Layout {
 }
 
 /// The nodes of these paths, if all have numbers that may change during a run, as
-/// [`Settings::changeable`] wants it.
+/// [`Settings::changeable`](super::Settings::changeable) wants it.
 pub fn changeable(graph: &Graph, paths: &[String]) -> Result<Vec<NodeId>, Problems> {
     let mut problems = Problems::default();
     let mut found = Vec::new();
