@@ -61,7 +61,7 @@ fn page(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
     let name = command.get_display_name().unwrap_or("karoo");
     let man = Man::new(command.clone())
         .title(name.to_uppercase())
-        .source(concat!("Karoo ", env!("CARGO_PKG_VERSION")))
+        .source(format!("Karoo {}", ground::karoo_version()))
         .manual("Karoo");
     let mut text = Vec::new();
     man.render_title(&mut text)?;

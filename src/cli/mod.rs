@@ -59,6 +59,7 @@ use std::sync::OnceLock;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use ground::{karoo_version, set_commit};
 
 pub use failure::Failure;
 use failure::with_causes;
@@ -85,7 +86,7 @@ const LOG_FORMAT: &str = "KAROO_LOG_FORMAT";
 #[derive(Debug, Parser)]
 #[command(
     name = "karoo",
-    version,
+    version = karoo_version(),
     max_term_width = 100,
     styles = STYLES,
     after_help = examples::KAROO
@@ -178,8 +179,10 @@ fn complain(why: fmt::Arguments<'_>) {
     eprintln!("{error} {why}");
 }
 
-/// Parses the command line, runs the command and maps its outcome to an exit code.
-pub fn main() -> ExitCode {
+/// Parses the command line, runs the command and maps its outcome to an exit code. `commit` is that
+/// of the sources, empty if it is not known.
+pub fn main(commit: &'static str) -> ExitCode {
+    set_commit(commit);
     let done = run(arguments(std::env::args_os().collect()));
     if let Err(failure) = &done {
         complain(format_args!("{failure}"));
@@ -216,7 +219,7 @@ fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
 /// katgpucbf's ways to write options: shortened, and the last of each counts.
 fn with_katgpucbf_syntax(command: clap::Command) -> clap::Command {
     command
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(karoo_version())
         .infer_long_args(true)
         .args_override_self(true)
 }

@@ -240,7 +240,7 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
     let machine = Machine::read(&Root::host()).ok();
     let requirements = measured.requirements;
     let report = Qualification {
-        karoo: env!("CARGO_PKG_VERSION").to_owned(),
+        karoo: ground::karoo_version().to_owned(),
         processor: machine.map_or(String::new(), |machine| machine.model),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
             .unwrap_or_default()

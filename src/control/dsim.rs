@@ -18,7 +18,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
 
-use super::{Control, ControlEnd, ControlError};
+use super::{Control, ControlEnd, ControlError, build};
 use crate::assembly::{Demand, DemandError};
 use crate::sim::config::MAX_PERIOD;
 use crate::sim::live::SignalsChange;
@@ -27,7 +27,6 @@ use crate::sim::{DigitiserConfig, Signal, Windows, parse};
 
 /// The interface that it has, which is katgpucbf's.
 const VERSION: &str = "katgpucbf-dsim-1.0";
-const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
 /// How long the sending lcore may take to change to other signals.
 const TAKEN_UP: Duration = Duration::from_secs(10);
 
@@ -228,7 +227,7 @@ impl Device for Dsim {
     }
 
     fn build(&self) -> &str {
-        BUILD
+        build()
     }
 
     fn requests(&self) -> &'static [RequestHelp] {

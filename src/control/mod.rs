@@ -14,4 +14,12 @@ pub mod host;
 
 mod thread;
 
+use std::sync::OnceLock;
+
 pub use thread::{Control, ControlEnd, ControlError};
+
+/// What devices say of their build: the version of Karoo with its commit.
+fn build() -> &'static str {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    BUILD.get_or_init(|| format!("karoo-{}", ground::karoo_version()))
+}

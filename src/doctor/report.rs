@@ -83,7 +83,7 @@ impl Report {
         let mut seen: Vec<_> = evidence.wire.flows.iter().map(seen).collect();
         seen.sort_by_key(|seen| std::cmp::Reverse((seen.ours, seen.datagrams)));
         Self {
-            karoo: env!("CARGO_PKG_VERSION"),
+            karoo: ground::karoo_version(),
             seconds: evidence.looked.1 - evidence.looked.0,
             cut_short_of: evidence.cut_short_of,
             source: asked.source(),

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use dpdk::{ExtPool, Port, PortStats};
 use ground::stats::latency::{BOUNDS, Latency};
-use ground::{N_POL, Timestamp};
+use ground::{KAROO_VERSION, N_POL, Timestamp, karoo_commit};
 use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 
 use super::EngineState;
@@ -338,14 +338,17 @@ impl EngineMetrics {
     }
 }
 
-/// Adds which version runs.
+/// Adds which version runs, of which commit.
 fn add_build(families: &mut Vec<MetricFamily>) {
-    let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    let labels = vec![
+        ("version", KAROO_VERSION.to_owned()),
+        ("commit", karoo_commit().to_owned()),
+    ];
     families.extend(family(
         "karoo_build_info",
-        "version that runs",
+        "version that runs, and the commit of its sources",
         MetricType::GAUGE,
-        vec![(version, 1.0)],
+        vec![(labels, 1.0)],
     ));
 }
 

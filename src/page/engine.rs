@@ -351,7 +351,7 @@ impl Source for EnginePage {
         panels.extend(self.last_hour());
         panels.extend(self.in_force());
         let mut document = Document::new(&self.parts.name, panels);
-        document.program = concat!("karoo fgpu ", env!("CARGO_PKG_VERSION")).to_owned();
+        document.program = format!("karoo fgpu {}", ground::karoo_version());
         document
     }
 

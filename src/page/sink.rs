@@ -304,7 +304,7 @@ impl Source for SinkPage {
         let streams = streams.collect::<Vec<_>>().join(", ");
         let name = format!("Sink on {}: {streams}", self.parts.interface);
         let mut document = Document::new(name, panels);
-        document.program = concat!("karoo sink ", env!("CARGO_PKG_VERSION")).to_owned();
+        document.program = format!("karoo sink {}", ground::karoo_version());
         document
     }
 

@@ -417,7 +417,7 @@ impl Replay {
         let statistics = self.published.statistics();
         tracing::debug!(bytes = self.running.memory.bytes(), "receive memory");
         Ok(RunReport {
-            karoo: env!("CARGO_PKG_VERSION").to_owned(),
+            karoo: ground::karoo_version().to_owned(),
             capture: options.capture.display().to_string(),
             capture_notes: notes,
             config: plan.engine.clone(),

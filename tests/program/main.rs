@@ -38,3 +38,4 @@ mod replay;
 mod spead2;
 mod top;
 mod tune;
+mod version;

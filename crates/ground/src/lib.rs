@@ -15,6 +15,7 @@
 //! | read a file that a user named | [`files::read_text`] |
 //! | write one that appears whole or not at all | [`files::WholeFile`], [`files::write_whole`] |
 //! | say how many of something there are | [`counted`], [`plural`], [`grouped`] |
+//! | say which version runs | [`karoo_version()`], [`karoo_commit()`]; a program sets its commit |
 //!
 //! A data thread books its time, and another thread reads the books:
 //!
@@ -41,6 +42,7 @@ pub mod stats;
 mod stop;
 mod tsc;
 mod units;
+mod version;
 mod words;
 
 mod sync {
@@ -54,4 +56,5 @@ pub use lock::lock;
 pub use stop::{StopFlag, StopOnPanic};
 pub use tsc::{Ticks, Tsc, TscClock, tsc};
 pub use units::{N_POL, SampleClock, Timestamp};
+pub use version::{KAROO_VERSION, karoo_commit, karoo_version, set_commit};
 pub use words::{counted, grouped, plural};

@@ -116,7 +116,7 @@ impl Bench<'_> {
             .map(compare)
             .reduce(BenchCheck::default, BenchCheck::and);
         Ok(EngineBench {
-            karoo: env!("CARGO_PKG_VERSION").to_owned(),
+            karoo: ground::karoo_version().to_owned(),
             backend: engines[0].backend(),
             memory,
             chosen: Vec::new(),

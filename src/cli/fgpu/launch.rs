@@ -50,6 +50,7 @@ pub(in crate::cli) struct Launch<'a> {
 impl Launch<'_> {
     /// Runs the engine from its start to its last stop heap.
     pub fn run(&self, mut serving: Serving, katcp: ReservedAddress) -> Result<(), Failure> {
+        tracing::info!(version = ground::karoo_version(), "starting");
         let (compute, eal) = match self.prepare(&serving)? {
             Ok(prepared) => prepared,
             Err(why) => {

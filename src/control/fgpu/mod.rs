@@ -26,14 +26,13 @@ use katcp::{
     SensorReading, Sensors, ServerLimits, Value, ValueType,
 };
 
-use super::{Control, ControlEnd, ControlError};
+use super::{Control, ControlEnd, ControlError, build};
 use crate::config::EngineConfig;
 use crate::engine::steer::{ControlHandle, OutputHandle, Published};
 use crate::losses::LossRecord;
 
 /// The interface that it has, which is katgpucbf's.
 const VERSION: &str = "katgpucbf-fgpu-1.0";
-const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
 /// How long a request waits for its place in an engine's queue, which a healthy engine empties
 /// within a block, and how often it looks.
 const ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
@@ -107,7 +106,7 @@ impl Device for Fgpu {
     }
 
     fn build(&self) -> &str {
-        BUILD
+        build()
     }
 
     fn requests(&self) -> &'static [RequestHelp] {

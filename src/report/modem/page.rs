@@ -17,7 +17,7 @@ pub(super) fn page(gathered: &ModemGatherer, run: &ModemRun, counts: &Counts) ->
         Some(rate) => format!("{:.6} Msample/s", rate / 1e6),
         None => "rate not known".to_owned(),
     };
-    let (karoo, machine) = (env!("CARGO_PKG_VERSION"), escape(&run.machine));
+    let (karoo, machine) = (ground::karoo_version(), escape(&run.machine));
     begin_page(
         &mut out,
         &format!("Karoo modem: {input}"),

@@ -68,7 +68,7 @@ fn share(count: u64, of: u64) -> f64 {
 
 fn page(run: &RatesRun, points: &[TrialPoint]) -> String {
     let mut out = String::new();
-    let (karoo, setting) = (env!("CARGO_PKG_VERSION"), escape(&run.setting));
+    let (karoo, setting) = (ground::karoo_version(), escape(&run.setting));
     let under = format!("Karoo {karoo} · {setting}");
     begin_page(&mut out, "Karoo modem: error rates", "Error rates", &under);
     verdict(&mut out, run, points);
