@@ -38,4 +38,5 @@ mod replay;
 mod spead2;
 mod top;
 mod tune;
+mod upgrade;
 mod version;
