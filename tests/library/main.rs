@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod complaints;
 mod cpu;
 mod filters;
 mod fuzz_corpus;
