@@ -13,6 +13,7 @@ mod lcores;
 mod levels;
 mod links;
 mod numbers;
+mod pace;
 mod record;
 mod states;
 mod status;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::counts::{LossCounts, StreamCounts};
 use super::levels;
 use super::numbers::{grouped, percent, span};
+use super::pace::significant;
 use super::text::{Line, Words};
 
 impl Line<'_> {
@@ -14,13 +15,23 @@ impl Line<'_> {
         let side = if off < 0.0 { "behind" } else { "ahead of" };
         let sync_time = self.engine.clock.sync_time;
         let (by, name) = (span(by), self.cause.name());
+        let what = format!("the heaps' time is {by} {side} this host's clock: {name}");
+        if let Some(rate) = self.times.other_rate(self.engine) {
+            let what = format!("{what}, {}", self.samples_come(rate));
+            return Words::new(what, rate_mends(rate));
+        }
         Words::new(
-            format!("the heaps' time is {by} {side} this host's clock: {name}"),
+            what,
             format!(
                 "`--sync-time {sync_time}` should be about {:.1}, or `--adc-sample-rate` or the host's clock is wrong",
                 sync_time - off
             ),
         )
+    }
+
+    fn samples_come(&self, rate: f64) -> String {
+        let (rate, expected) = (significant(rate), self.engine.clock.adc_sample_rate);
+        format!("it goes on by {rate} samples/s, not the {expected} of `--adc-sample-rate`")
     }
 
     pub(super) fn time_jumped(&self) -> Words {
@@ -30,6 +41,13 @@ impl Line<'_> {
             0 | 1 => String::new(),
             _ => format!(", the last of {} jumps", grouped(jumps)),
         };
+        if let Some(rate) = self.times.other_rate(self.engine) {
+            let what = format!(
+                "the heaps' time jumped {jump} ahead{again}: {name}, {}",
+                self.samples_come(rate)
+            );
+            return Words::new(what, rate_mends(rate));
+        }
         Words::new(
             format!(
                 "the heaps' time jumped {jump} ahead{again}: {name}, nothing was sampled for that time, so that no heap of it \
@@ -117,4 +135,10 @@ impl Line<'_> {
             "lower the gains, with `?karoo-auto-gain`, `?gain` or `--gain`",
         )
     }
+}
+
+/// What mends a rate of samples that is another than expected.
+fn rate_mends(rate: f64) -> String {
+    let rate = significant(rate);
+    format!("should it be about {rate}? Then see whether `--sync-time` is right")
 }

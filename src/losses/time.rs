@@ -8,6 +8,7 @@ use ground::Timestamp;
 
 use super::Cause;
 use super::counts::LossCounts;
+use super::pace::Pace;
 use super::track::FoundLoss;
 use super::watch::{Moment, WatchedEngine};
 
@@ -37,6 +38,7 @@ pub struct Times {
     jump: f64,
     /// When that was found.
     jumped: Instant,
+    pace: Pace,
     /// Since when this host took heaps in too slowly, and when it last did.
     slow: Option<(Instant, Instant)>,
     /// Since when the host's clock is not synchronised.
@@ -53,6 +55,7 @@ impl Times {
             ahead: VecDeque::new(),
             jump: 0.0,
             jumped: now,
+            pace: Pace::default(),
             slow: None,
             unsynchronised_since: None,
         }
@@ -66,6 +69,12 @@ impl Times {
     /// Seconds by which the time of heaps jumped ahead the last time that it did.
     pub fn jump(&self) -> f64 {
         self.jump
+    }
+
+    /// Samples a second by this host's clock, if these are steadily more or fewer than the engine
+    /// expects.
+    pub fn other_rate(&self, engine: &WatchedEngine) -> Option<f64> {
+        self.pace.other_rate(engine)
     }
 
     /// How long ago the newest heaps jumped ahead, if others that are so many seconds behind these
@@ -113,6 +122,7 @@ impl Times {
         if counts.placed == last.placed {
             return None;
         }
+        self.pace.note(now.at, newest);
         let even = now.at.duration_since(self.begun).as_secs_f64();
         let ahead = engine.seconds(newest as f64) - even;
         let before = self.ahead.iter().copied().reduce(f64::max);

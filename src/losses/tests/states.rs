@@ -390,3 +390,43 @@ fn an_lcore_that_was_in_trouble_a_moment_ago_is_named() {
         assert!(shown.starts_with(&expected), "{shown}");
     }
 }
+
+/// Of a rate that is wrong, another sync time mends nothing.
+#[test]
+fn heaps_of_another_rate_name_the_rate_and_no_sync_time() {
+    for (pace, rate) in [(0.8, "819000"), (1.25, "1280000")] {
+        let mut engine = Engine::new();
+        let said = engine.run(20, |counts| {
+            whole(counts);
+            let newest = counts.newest.unwrap() as f64;
+            counts.newest = Some(((1.0 - pace) * RATE + pace * newest) as u64);
+        });
+        let begins = text(&said, Cause::WrongTime, LossStage::Begins);
+        let known = format!(
+            "it goes on by {rate} samples/s, not the 1024000 of `--adc-sample-rate`: should it be about {rate}?"
+        );
+        assert!(
+            begins.contains(&known) && !begins.contains("`--sync-time 1763700000`"),
+            "{begins}"
+        );
+    }
+}
+
+#[test]
+fn a_digitiser_that_is_set_back_twice_has_no_other_rate() {
+    let mut engine = Engine::at_work();
+    let mut second = 20;
+    engine.run(8, |counts| {
+        second += 1;
+        let behind = if second < 26 { 2.0 } else { 2.3 };
+        whole(counts);
+        counts.newest = counts.newest.map(|newest| newest - (behind * RATE) as u64);
+    });
+    let active = engine.watch.active();
+    let mut wrong = active.filter(|(cause, ..)| *cause == Cause::WrongTime);
+    let (.., words) = wrong.next().unwrap();
+    assert!(
+        words.mends.starts_with("`--sync-time 1763700000`"),
+        "{words:?}"
+    );
+}
