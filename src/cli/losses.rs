@@ -88,6 +88,7 @@ impl Losses {
         let events = self.watch.look(moment, counts);
         self.record
             .update(moment.unix, self.watch.active(), &events);
+        self.record.note_unexplained(self.watch.unexplained());
         events.iter().for_each(tell);
     }
 

@@ -10,6 +10,7 @@ use ground::N_POL;
 use ground::os::KernelClock;
 use host::placement::EnginePlan;
 
+use super::Cause;
 use super::lcores::{LcoreCounts, Lcores};
 use crate::assembly::{RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
@@ -28,9 +29,32 @@ pub struct Counters {
     outputs: Vec<Arc<OutputStats>>,
     pools: Vec<(String, ExtPool<OutputMemory>)>,
     links: Links,
-    /// Complex values of a batch per polarisation, and whether they have 4 bits, of each output.
-    batches: Vec<(u64, bool)>,
+    /// Batches of each output.
+    batches: Vec<Batch>,
     lcores: Option<Lcores>,
+}
+
+/// Batches of one output.
+struct Batch {
+    /// Complex values of a batch per polarisation.
+    values: u64,
+    /// Whether these have 4 bits.
+    four_bits: bool,
+    /// Heaps that are not sent for want of one input heap, at most.
+    heaps_per_missing: u64,
+}
+
+impl Batch {
+    fn of(output: &OutputConfig, packet_samples: usize) -> Self {
+        // Spectra that lack a heap begin in it, or less than a window before it.
+        let samples = packet_samples.saturating_add(output.window_samples());
+        let batches = samples / output.batch_samples().max(1) + 2;
+        Self {
+            values: output.jones_per_batch as u64,
+            four_bits: output.sample_bits == OutputBits::Four,
+            heaps_per_missing: batches.saturating_mul(output.dst.len()) as u64,
+        }
+    }
 }
 
 /// What they were at a moment.
@@ -66,6 +90,17 @@ pub struct LossCounts {
     pub lcores: Vec<LcoreCounts>,
     /// This host's clock, if it tells.
     pub clock: Option<KernelClock>,
+    /// Heaps whose loss no other cause explains. A watch counts these.
+    pub unexplained: UnexplainedCounts,
+}
+
+/// Heaps whose loss no other cause explains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnexplainedCounts {
+    /// Input heaps that are missing and were not lost on this host.
+    pub missing: u64,
+    /// Output heaps that were not sent although their input came.
+    pub not_sent: u64,
 }
 
 /// The counters as a look found them.
@@ -94,6 +129,8 @@ pub struct StreamCounts {
     pub four_bits: bool,
     /// Output chunks that nothing is in.
     pub free_chunks: usize,
+    /// Heaps that are not sent for want of one input heap, at most.
+    pub heaps_per_missing: u64,
 }
 
 impl LossCounts {
@@ -113,10 +150,30 @@ impl LossCounts {
 
     /// Heaps, and packets that may have been heaps, that were lost on this host.
     pub(super) fn lost_here(&self) -> u64 {
-        let dropped = DropCause::ALL.iter().filter(|cause| cause.is_loss());
-        let dropped = dropped.map(|&cause| self.lost(cause)).sum::<u64>();
+        let dropped = DropCause::ALL.iter().copied();
+        let dropped = dropped.filter(|&cause| Cause::Dropped(cause).is_lost_heap());
+        let dropped = dropped.map(|cause| self.lost(cause)).sum::<u64>();
         let port = |port: &PortStats| port.rx_missed + port.rx_no_mbuf + port.rx_errors;
         dropped + self.ports.iter().map(|(_, stats)| port(stats)).sum::<u64>()
+    }
+
+    /// Output heaps that were not sent since `last`, but for what a start costs: batches before the
+    /// first that is sent.
+    pub(super) fn not_sent_since(&self, last: &Self) -> u64 {
+        let outputs = last.outputs.iter().zip(&self.outputs);
+        let started =
+            outputs.filter(|(last, now)| last.sent > 0 || last.not_sent > 0 && now.sent == 0);
+        let new = started.map(|(last, now)| now.not_sent.saturating_sub(last.not_sent));
+        new.sum()
+    }
+
+    /// Output heaps that cannot be sent for want of the input heaps that were found missing since
+    /// `last`, at most.
+    pub(super) fn not_sent_for_missing(&self, last: &Self) -> u64 {
+        let new = |pol: usize| self.missing[pol].saturating_sub(last.missing[pol]);
+        let missing: u64 = (0..N_POL).map(new).sum();
+        let outputs = self.outputs.iter().map(|output| output.heaps_per_missing);
+        missing.saturating_mul(outputs.sum())
     }
 
     /// Heaps sent of all outputs.
@@ -149,10 +206,7 @@ impl Counters {
         links: &Links,
     ) -> Self {
         let stages = &engine.stages;
-        let batch = |output: &OutputConfig| {
-            let four_bits = output.sample_bits == OutputBits::Four;
-            (output.jones_per_batch as u64, four_bits)
-        };
+        let batch = |output: &OutputConfig| Batch::of(output, config.recv.packet_samples);
         let mut rx = stages.rx_stats().to_vec();
         rx.extend(capture.cloned());
         Self {
@@ -196,16 +250,17 @@ impl Counters {
         // Consequences are read before their causes, so that no heap seems to have been sent, or
         // lost, before it came.
         let outputs = self.outputs.iter().zip(&self.pools).zip(&self.batches);
-        let outputs = outputs.map(|((stats, (name, pool)), &(values, four_bits))| {
+        let outputs = outputs.map(|((stats, (name, pool)), batch)| {
             let counts = stats.counts();
             StreamCounts {
                 name: name.clone(),
                 sent: counts.heaps,
                 not_sent: stats.not_sent_heaps(),
-                values: counts.batches * values,
+                values: counts.batches * batch.values,
                 clipped: counts.clipped_samples,
-                four_bits,
+                four_bits: batch.four_bits,
                 free_chunks: pool.available(),
+                heaps_per_missing: batch.heaps_per_missing,
             }
         });
         let outputs = outputs.collect();
@@ -227,6 +282,7 @@ impl Counters {
             ports: Vec::new(),
             lcores: Vec::new(),
             clock: None,
+            unexplained: UnexplainedCounts::default(),
         }
     }
 

@@ -7,6 +7,7 @@
 //! of a sample.
 
 mod counts;
+mod explained;
 mod heldup;
 mod input;
 mod lcores;
@@ -14,6 +15,7 @@ mod levels;
 mod links;
 mod numbers;
 mod pace;
+mod rank;
 mod record;
 mod states;
 mod status;
@@ -24,7 +26,7 @@ mod time;
 mod track;
 mod watch;
 
-pub use counts::{Counters, LossCounts, StreamCounts};
+pub use counts::{Counters, LossCounts, StreamCounts, UnexplainedCounts};
 pub use input::options_for;
 pub use lcores::LcoreCounts;
 pub use numbers::{grouped, per_second, percent, span};
@@ -141,7 +143,8 @@ impl Cause {
     /// Whether what is lost for it are heaps that came, or may be.
     fn is_lost_heap(self) -> bool {
         match self {
-            Self::Dropped(cause) => cause.is_loss(),
+            // Of heaps of another length, those that are descriptors are not counted as lost.
+            Self::Dropped(cause) => cause.is_loss() || cause == DropCause::WrongHeapLength,
             cause => matches!(cause, Self::RxMissed | Self::RxNoBuffer | Self::RxErrors),
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Cause, LossEvent, LossStage, Words};
+use super::{Cause, LossEvent, LossStage, UnexplainedCounts, Words};
 
 /// Lines that are kept.
 const KEPT: usize = 50;
@@ -16,9 +16,11 @@ pub struct LossRecord(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    active: BTreeMap<Cause, Active>,
+    /// The top cause first.
+    active: Vec<(Cause, Active)>,
     lines: VecDeque<LossLine>,
     ended: BTreeMap<Cause, LossTotal>,
+    unexplained: UnexplainedCounts,
 }
 
 #[derive(Clone, Debug)]
@@ -71,8 +73,8 @@ impl LossRecord {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what a look at this UNIX time found: all that is being lost, and the lines that
-    /// were due.
+    /// Takes over what a look at this UNIX time found: all that is being lost, the top cause first,
+    /// and the lines that were due.
     pub fn update<'a>(
         &self,
         time: f64,
@@ -80,7 +82,8 @@ impl LossRecord {
         events: &[LossEvent],
     ) {
         let mut kept = self.lock();
-        let mut before = std::mem::take(&mut kept.active);
+        let before = std::mem::take(&mut kept.active);
+        let mut before: BTreeMap<_, _> = before.into_iter().collect();
         for (cause, count, words) in active {
             let mut active = before.remove(&cause).unwrap_or_else(|| Active {
                 since: time,
@@ -90,7 +93,7 @@ impl LossRecord {
             });
             active.count = count;
             active.words.clone_from(words);
-            kept.active.insert(cause, active);
+            kept.active.push((cause, active));
         }
         for (cause, over) in before {
             let total = kept.ended.entry(cause).or_default();
@@ -99,7 +102,9 @@ impl LossRecord {
         }
         for event in events {
             let ends = event.stage == LossStage::Ends;
-            if let Some(active) = kept.active.get_mut(&event.cause).filter(|_| !ends) {
+            let mut active = kept.active.iter_mut();
+            let active = active.find(|(cause, _)| *cause == event.cause && !ends);
+            if let Some((_, active)) = active {
                 active.line = Some(event.text.clone());
             }
             kept.lines.push_front(LossLine {
@@ -112,20 +117,27 @@ impl LossRecord {
         kept.lines.truncate(KEPT);
     }
 
-    /// All causes at work: losses before warnings, and of the same severity what explains others
-    /// before these.
+    /// Takes over heaps whose loss no other cause explains.
+    pub fn note_unexplained(&self, unexplained: UnexplainedCounts) {
+        self.lock().unexplained = unexplained;
+    }
+
+    /// Heaps so far whose loss no other cause explains.
+    pub fn unexplained(&self) -> UnexplainedCounts {
+        self.lock().unexplained
+    }
+
+    /// All causes at work, the top cause first.
     pub fn active(&self) -> Vec<ActiveLoss> {
         let kept = self.lock();
-        let active = kept.active.iter().map(|(&cause, active)| ActiveLoss {
-            cause,
+        let active = kept.active.iter().map(|(cause, active)| ActiveLoss {
+            cause: *cause,
             since: active.since,
             count: active.count,
             words: active.words.clone(),
             line: active.line.clone(),
         });
-        let mut active: Vec<_> = active.collect();
-        active.sort_by_key(|loss| std::cmp::Reverse(loss.cause.severity()));
-        active
+        active.collect()
     }
 
     /// Lines, newest first.
@@ -138,8 +150,8 @@ impl LossRecord {
         let kept = self.lock();
         let total = |cause| {
             let mut total = kept.ended.get(&cause).copied().unwrap_or_default();
-            let active = kept.active.get(&cause);
-            if let Some(active) = active {
+            let active = kept.active.iter().find(|(other, _)| *other == cause);
+            if let Some((_, active)) = active {
                 total.begun += 1;
                 total.count += active.count;
             }
@@ -193,12 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn losses_come_before_warnings_and_causes_before_consequences() {
+    fn causes_keep_the_order_in_which_they_are_told() {
         let record = LossRecord::default();
         let found = [Cause::NotSent, Cause::WrongTime, Cause::NoInput];
         let words = Words::new("lost", "");
-        record.update(1.0, found.map(|cause| (cause, 0, &words)).into_iter(), &[]);
-        let order: Vec<_> = record.active().iter().map(|loss| loss.cause).collect();
-        assert_eq!(order, [Cause::NoInput, Cause::NotSent, Cause::WrongTime]);
+        for order in [found, [found[2], found[0], found[1]]] {
+            record.update(1.0, order.map(|cause| (cause, 0, &words)).into_iter(), &[]);
+            let told: Vec<_> = record.active().iter().map(|loss| loss.cause).collect();
+            assert_eq!(told, order);
+        }
     }
 }

@@ -5,19 +5,20 @@ use std::time::Duration;
 use dpdk::PortStats;
 use ground::N_POL;
 
-use super::Cause;
 use super::counts::LossCounts;
-use super::numbers::{grouped, per_second, span};
+use super::numbers::{grouped, per_second, percent, span};
+use super::{Cause, rank};
 use crate::recv::DropCause;
 
 /// The line for the time between two moments. `silent`: for how long no heap has come; `missing`:
-/// whether missing heaps count.
+/// whether missing heaps count; `goes_on`: whether a cause does.
 pub fn status(
     before: &LossCounts,
     after: &LossCounts,
     over: Duration,
     silent: Option<Duration>,
     missing: bool,
+    goes_on: impl Fn(Cause) -> bool,
 ) -> String {
     let seconds = over.as_secs_f64();
     if seconds == 0.0 {
@@ -25,36 +26,34 @@ pub fn status(
     }
     let rate = |count: u64| per_second(count as f64 / seconds);
     let placed = after.placed - before.placed;
-    let out = rate(after.sent() - before.sent());
+    let out = format!("{} heaps/s out", rate(after.sent() - before.sent()));
     if let Some(silent) = silent {
         let since = span(silent);
         return format!(
-            "Running: no heaps in for {since} ({}), {out} heaps/s out",
+            "Running: no heaps in for {since} ({}), {out}",
             Cause::NoInput.name()
         );
     }
     let causes = causes(before, after, missing);
     let lost: u64 = causes.iter().map(|(_, count)| count).sum();
-    let top = causes.iter().max_by_key(|(_, count)| *count);
+    let all = placed + lost;
+    let place = |&&(cause, count): &&(Cause, u64)| {
+        rank::place(cause, goes_on(cause), rank::share(count, all))
+    };
+    let top = causes.iter().min_by_key(place);
     let loss = match top {
         Some((cause, _)) => {
-            let percent = 100.0 * lost as f64 / (placed + lost) as f64;
-            let percent = match percent {
-                percent if percent < 0.1 => "under 0.1".to_owned(),
-                percent => format!("{percent:.1}"),
-            };
-            format!("{percent} % lost ({})", cause.name())
+            let share = percent(rank::share(lost, all));
+            format!("{share} lost ({})", cause.name())
         }
         None => "none lost".to_owned(),
     };
-    format!(
-        "Running: {} heaps/s in, {loss}, {out} heaps/s out",
-        rate(placed)
-    )
+    format!("Running: {} heaps/s in, {loss}, {out}", rate(placed))
 }
 
-/// What was lost of the input between two moments, each heap once.
-fn causes(before: &LossCounts, after: &LossCounts, missing: bool) -> Vec<(Cause, u64)> {
+/// What was lost of the input between two moments, each heap once. `missing`: whether missing heaps
+/// count.
+pub fn causes(before: &LossCounts, after: &LossCounts, missing: bool) -> Vec<(Cause, u64)> {
     let ports = |value: fn(&PortStats) -> u64| {
         let sum = |counts: &LossCounts| counts.ports.iter().map(|(_, port)| value(port)).sum();
         let (new, old): (u64, u64) = (sum(after), sum(before));

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 mod dropped;
 mod links;
+mod rank;
 mod silences;
 mod states;
 
@@ -41,6 +42,7 @@ impl Engine {
             outputs: vec![StreamCounts {
                 name: "w".to_owned(),
                 free_chunks: 2,
+                heaps_per_missing: 8,
                 ..StreamCounts::default()
             }],
             ports: vec![("k0".to_owned(), PortStats::default())],

@@ -110,12 +110,20 @@ impl Line<'_> {
             count,
             rate,
             lasted,
+            none_for,
         } = self.due;
         let (what, fate) = self.what();
-        let (all, span) = (grouped(count), span(lasted));
+        let (all, ago, span) = (grouped(count), span(none_for), span(lasted));
         match stage {
             LossStage::Begins if rate == 0.0 => self.total(),
             LossStage::Begins => format!("{} {what}/s {fate}", per_second(rate)),
+            _ if rate == 0.0 && !none_for.is_zero() => {
+                let (what, were) = match count {
+                    1 => (what.trim_end_matches('s'), "was"),
+                    _ => (what, "were"),
+                };
+                format!("{all} {what} {were} {fate} in {span}, none for {ago}")
+            }
             _ => format!(
                 "still {} {what}/s {fate}, {all} in {span}",
                 per_second(rate)
@@ -293,16 +301,21 @@ impl Line<'_> {
             || self.lossy.iter().any(|cause| cause.is_lost_heap());
         // A jump counts as missing input as well.
         let missing = other || self.counts.missing != self.from.missing;
-        let (why, mends) = match (missing, lossy(Cause::TimeJumped) && !other) {
+        let delays = "look for delays that jump, or that differ by more than `--max-delay-diff`";
+        // What is missing may be too little for that.
+        let unexplained = self.counts.unexplained.not_sent - self.from.unexplained.not_sent;
+        let is_missing = missing && 2 * unexplained <= self.due.count;
+        let (why, mends) = match (is_missing, lossy(Cause::TimeJumped) && !other) {
             (_, true) => (
                 "nothing was sampled for most of their time",
                 "see time-jumped",
             ),
             (true, false) => ("a part of their input is missing", ""),
-            (false, false) => (
-                "their input is gone when it is their turn",
-                "look for delays that jump, or that differ by more than `--max-delay-diff`",
+            (false, false) if missing => (
+                "the input of most of them came, and is gone when it is their turn",
+                delays,
             ),
+            (false, false) => ("their input is gone when it is their turn", delays),
         };
         Words::new(format!("{}: {why}", outputs.join(", ")), mends)
     }

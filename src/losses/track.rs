@@ -48,6 +48,8 @@ pub struct Due {
     pub rate: f64,
     /// From the beginning to the last loss.
     pub lasted: Duration,
+    /// Since the last loss.
+    pub none_for: Duration,
 }
 
 /// One cause.
@@ -89,6 +91,12 @@ impl Track {
         self.episode.as_ref().map(|episode| episode.count)
     }
 
+    /// How long before `now` the last of it was lost, if it is at work.
+    pub fn none_for(&self, now: Instant) -> Option<Duration> {
+        let episode = self.episode.as_ref()?;
+        Some(now.duration_since(episode.last_loss))
+    }
+
     /// Takes in what was found by a look `now`, after the one `before`. Returns what there is to
     /// say.
     pub fn look(&mut self, before: Instant, now: Instant, found: FoundLoss) -> Option<Due> {
@@ -114,6 +122,7 @@ impl Track {
             count,
             rate,
             lasted: episode.last_loss.duration_since(episode.begun),
+            none_for: now.duration_since(episode.last_loss),
         };
         let count = episode.count;
         let due = match &mut episode.said {
@@ -159,6 +168,7 @@ impl Track {
             count: episode.count,
             rate: lost as f64 / now.duration_since(before).as_secs_f64().max(1e-9),
             lasted: episode.last_loss.duration_since(episode.begun),
+            none_for: now.duration_since(episode.last_loss),
         })
     }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use dpdk::PortStats;
 use ground::{N_POL, SampleClock};
 
-use super::counts::{Look, LossCounts};
+use super::counts::{Look, LossCounts, UnexplainedCounts};
+use super::explained::Unexplained;
 use super::heldup::HeldUp;
 use super::lcores::LcoreTroubles;
 use super::levels::Levels;
@@ -14,7 +15,7 @@ use super::links::Outages;
 use super::text::{Line, Words};
 use super::time::Times;
 use super::track::{FoundLoss, LossStage, Track};
-use super::{Cause, LossEvent, status};
+use super::{Cause, LossEvent, rank, status};
 use crate::config::RecvConfig;
 use crate::recv::DropCause;
 
@@ -106,6 +107,7 @@ pub struct Watch {
     levels: Levels,
     outages: Outages,
     held_up: HeldUp,
+    unexplained: Unexplained,
     /// The last time that a polarisation was absent for long.
     alone: Option<Alone>,
 }
@@ -148,6 +150,7 @@ impl Watch {
             levels: Levels::default(),
             outages: Outages::default(),
             held_up: HeldUp::default(),
+            unexplained: Unexplained::default(),
             alone: None,
         }
     }
@@ -169,6 +172,14 @@ impl Watch {
             counts: &kept,
         };
         let found = self.find(last, now, &counts);
+        if self.resumes > 0 {
+            self.unexplained.explain_all();
+        }
+        let this = Look {
+            at: now.at,
+            counts: &counts,
+        };
+        counts.unexplained = self.unexplained.look(last, this, &found);
         let known = found
             .iter()
             .filter(|(_, found)| *found != FoundLoss::Unknown);
@@ -250,12 +261,29 @@ impl Watch {
         here.map(|(_, count)| count).sum()
     }
 
-    /// What is being lost now, how many of it since it began, and what there is to say of it.
+    /// What is being lost now, how many of it since it began, and what there is to say of it: the
+    /// top cause first, by what was lost in the last seconds.
     pub fn active(&self) -> impl Iterator<Item = (Cause, u64, &Words)> {
+        let shares = match (self.recent.front(), self.recent.back()) {
+            (Some((_, before)), Some((_, after))) => rank::shares(before, after, self.is_missing()),
+            _ => Vec::new(),
+        };
+        let share = |cause| {
+            let of = shares.iter().find(|(other, _)| *other == cause);
+            of.map_or(0.0, |(_, share)| *share)
+        };
         let active = |(cause, (track, _)): (&Cause, &(Track, LossCounts))| {
             Some((*cause, track.count()?, &self.words.get(cause)?.0))
         };
-        self.tracks.iter().filter_map(active)
+        let mut active: Vec<_> = self.tracks.iter().filter_map(active).collect();
+        active.sort_by_key(|&(cause, ..)| rank::place(cause, self.goes_on(cause), share(cause)));
+        active.into_iter()
+    }
+
+    /// Heaps so far whose loss no other cause explains.
+    pub fn unexplained(&self) -> UnexplainedCounts {
+        let last = self.recent.back();
+        last.map_or_else(UnexplainedCounts::default, |(_, last)| last.unexplained)
     }
 
     /// What the run came to by these counts; ports that were not read have those of the last look.
@@ -275,8 +303,9 @@ impl Watch {
         let silent = self.silent.then(|| to.duration_since(self.silent_since));
         // What comes and is dropped has a share of its own.
         let silent = silent.filter(|silent| !silent.is_zero());
-        let missing = self.is_active(Cause::MissingHeaps) || self.is_active(Cause::OnePolarisation);
-        let mut line = status::status(before, after, to.duration_since(*from), silent, missing);
+        let over = to.duration_since(*from);
+        let goes_on = |cause| self.goes_on(cause);
+        let mut line = status::status(before, after, over, silent, self.is_missing(), goes_on);
         // What has no share of its own.
         let states = Cause::all().filter(|cause| cause.is_state() && self.is_active(*cause));
         for cause in states {
@@ -313,7 +342,7 @@ impl Watch {
         lost(Cause::RxNoBuffer, ports(|port| port.rx_no_mbuf));
         lost(Cause::RxErrors, ports(|port| port.rx_errors));
         lost(Cause::TxErrors, ports(|port| port.tx_errors));
-        lost(Cause::NotSent, not_sent(last.counts, counts));
+        lost(Cause::NotSent, counts.not_sent_since(last.counts));
         let is_active = self.is_active(Cause::Dropped(DropCause::NoFreeChunk));
         self.held_up.look(last.counts, counts, is_active);
         let dropped = found
@@ -452,17 +481,23 @@ impl Watch {
         found
     }
 
+    /// Whether missing heaps are lost, rather than what a start costs.
+    fn is_missing(&self) -> bool {
+        self.is_active(Cause::MissingHeaps) || self.is_active(Cause::OnePolarisation)
+    }
+
     fn is_active(&self, cause: Cause) -> bool {
         let track = self.tracks.get(&cause);
         track.is_some_and(|(track, _)| track.is_active())
     }
-}
 
-/// Output heaps that were not sent since `last`, but for what a start costs: batches before the
-/// first that is sent.
-fn not_sent(last: &LossCounts, counts: &LossCounts) -> u64 {
-    let outputs = last.outputs.iter().zip(&counts.outputs);
-    let started = outputs.filter(|(last, now)| last.sent > 0 || last.not_sent > 0 && now.sent == 0);
-    let new = started.map(|(last, now)| now.not_sent.saturating_sub(last.not_sent));
-    new.sum()
+    /// Whether a cause is at work and something was lost for it in the last seconds.
+    fn goes_on(&self, cause: Cause) -> bool {
+        let Some((now, _)) = self.recent.back() else {
+            return false;
+        };
+        let track = self.tracks.get(&cause);
+        let none_for = track.and_then(|(track, _)| track.none_for(*now));
+        none_for.is_some_and(|none_for| none_for < rank::GOES_ON)
+    }
 }

@@ -443,9 +443,9 @@ mod tests {
             .update(1.0, [(Cause::NotSent, 3, &words)].into_iter(), &[]);
         state.losses.update(2.0, std::iter::empty(), &[]);
         let again = [
-            (Cause::Dropped(DropCause::Duplicate), 9, &words),
-            (Cause::NotSent, 4, &words),
             (Cause::NoInput, 0, &words),
+            (Cause::NotSent, 4, &words),
+            (Cause::Dropped(DropCause::Duplicate), 9, &words),
         ];
         state.losses.update(3.0, again.into_iter(), &[]);
         // What was not whole has no level, and the last whole second keeps its own.

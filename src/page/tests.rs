@@ -33,13 +33,13 @@ fn the_verdict_is_the_top_cause_since_it_began_with_what_mends_it() {
     let (first, words) = (words(5), words(10));
     record.update(
         100.0,
-        [(Cause::NotSent, 3, &first), (Cause::NoInput, 7, &first)].into_iter(),
+        [(Cause::NoInput, 7, &first), (Cause::NotSent, 3, &first)].into_iter(),
         &[begins],
     );
     // What is shown is of the last look, whatever the last line said.
     record.update(
         105.0,
-        [(Cause::NotSent, 3, &words), (Cause::NoInput, 7, &words)].into_iter(),
+        [(Cause::NoInput, 7, &words), (Cause::NotSent, 3, &words)].into_iter(),
         &[],
     );
     let verdict = board::verdict(&record, true);

@@ -107,5 +107,6 @@ async fn watch(counters: Counters, watched: WatchedEngine, record: Arc<LossRecor
         };
         let events = watch.look(moment, counters.read());
         record.update(moment.unix, watch.active(), &events);
+        record.note_unexplained(watch.unexplained());
     }
 }
