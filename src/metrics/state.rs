@@ -10,7 +10,7 @@ use katcp::{SensorReading, SensorStatus, Sensors, Value, ValueType};
 use prometheus::proto::{MetricFamily, MetricType};
 
 use super::age::old_after;
-use super::scrape::{Samples, by_pol, counter, family};
+use super::scrape::{Samples, by_pol, counter, family, plain};
 use crate::assembly::EnergyMeter;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStatistics;
@@ -212,6 +212,17 @@ impl EngineState {
             "how often a loss for this cause began",
             cause(|_, total| total.begun as f64),
         );
+        let unexplained = self.losses.unexplained();
+        counter(
+            "karoo_input_unexplained_missing_heaps",
+            "digitiser heaps that are missing and were not lost on this host",
+            plain(unexplained.missing),
+        );
+        counter(
+            "karoo_output_unexplained_not_sent_heaps",
+            "heaps not sent although their input is not missing",
+            plain(unexplained.not_sent),
+        );
     }
 
     /// A sensor that has been read.
@@ -322,7 +333,7 @@ mod tests {
     use super::*;
     use crate::engine::steer::{EngineEvent, PowerLevel};
     use crate::engine::{ChannelSums, InputStatistics};
-    use crate::losses::Words;
+    use crate::losses::{UnexplainedCounts, Words};
     use crate::metrics::scrape::text;
     use crate::recv::DropCause;
 
@@ -378,6 +389,8 @@ mod tests {
             r#"karoo_loss_active{cause="no-input"} 0"#,
             r#"karoo_losses_total{cause="duplicate"} 0"#,
             r#"karoo_losses_begun_total{cause="tx-errors"} 0"#,
+            "karoo_input_unexplained_missing_heaps_total 0",
+            "karoo_output_unexplained_not_sent_heaps_total 0",
         ];
         let text = scrape(&state());
         has(&text, &lines);
@@ -448,6 +461,10 @@ mod tests {
             (Cause::Dropped(DropCause::Duplicate), 9, &words),
         ];
         state.losses.update(3.0, again.into_iter(), &[]);
+        state.losses.note_unexplained(UnexplainedCounts {
+            missing: 6,
+            not_sent: 2,
+        });
         // What was not whole has no level, and the last whole second keeps its own.
         for dbfs in [Some([-12.5, f64::MIN]), None] {
             let end = Timestamp(4);
@@ -482,6 +499,8 @@ mod tests {
             r#"karoo_loss_rank{cause="not-sent"} 2"#,
             r#"karoo_loss_rank{cause="duplicate"} 3"#,
             r#"karoo_loss_rank{cause="link-down"} 0"#,
+            "karoo_input_unexplained_missing_heaps_total 6",
+            "karoo_output_unexplained_not_sent_heaps_total 2",
         ];
         has(&scrape(&state), &lines);
     }
