@@ -34,7 +34,10 @@ const MOST_SECONDS: f64 = 100.0 * 365.25 * 86400.0;
 /// Lines that a verdict may take on a terminal.
 const LINES: usize = 3;
 /// Figures that have a column.
-const FIGURES: [&str; 4] = ["heaps in", "lost", "heaps out", "age of input"];
+const FIGURES: [&str; 5] = ["heaps in", "lost", "heaps out", "not sent", "age of input"];
+
+/// How the names of figures begin that have the latency of an output.
+const LATENCY: &str = "latency p99.9 of ";
 
 /// Show how engines are, worst first
 ///
@@ -116,6 +119,13 @@ impl Seen {
         found?.value
     }
 
+    /// The longest latency that an output has, p99.9.
+    fn latency(&self) -> Option<f64> {
+        let figures = self.document.as_ref().ok()?.figures();
+        let latencies = figures.filter(|figure| figure.name.starts_with(LATENCY));
+        latencies.filter_map(|figure| figure.value).reduce(f64::max)
+    }
+
     fn state(&self) -> &'static str {
         match self.document.as_ref().map(Document::verdict) {
             Err(_) => "no answer",
@@ -130,14 +140,13 @@ impl Seen {
 
     fn cells(&self) -> Vec<String> {
         let mut cells = vec![self.address.clone(), self.state().to_owned()];
-        let figure = |name: &str| {
-            let value = self.figure(name)?;
-            Some(match value.abs() {
-                size if size >= 1000.0 || size == 0.0 => format!("{value:.0}"),
-                _ => format!("{value:.2}"),
-            })
+        let figure = |value: Option<f64>| match value.map(|value| (value, value.abs())) {
+            None => "-".to_owned(),
+            Some((value, size)) if size >= 1000.0 || size == 0.0 => format!("{value:.0}"),
+            Some((value, _)) => format!("{value:.2}"),
         };
-        cells.extend(FIGURES.map(|name| figure(name).unwrap_or_else(|| "-".to_owned())));
+        cells.extend(FIGURES.map(|name| figure(self.figure(name))));
+        cells.push(figure(self.latency()));
         let verdict = match &self.document {
             Err(why) => why.clone(),
             Ok(document) => document.verdict().map_or(String::new(), |verdict| {
@@ -168,13 +177,15 @@ fn harmless(cell: &str) -> String {
     kept
 }
 
-const TITLES: [&str; 7] = [
+const TITLES: [&str; 9] = [
     "engine",
     "state",
     "heaps/s in",
     "% lost",
     "heaps/s out",
+    "% not sent",
     "age s",
+    "p99.9 s",
     "verdict",
 ];
 
@@ -340,8 +351,19 @@ fn columns(seen: &[Seen], width: usize) -> Vec<(usize, usize)> {
     let address = (0, longest.unwrap_or(0).clamp(10, 22));
     match width {
         0..60 => vec![address, (1, 9)],
-        60..110 => vec![address, (1, 9), (3, 7)],
-        _ => vec![address, (1, 9), (2, 11), (3, 7), (4, 12), (5, 7)],
+        60..80 => vec![address, (1, 9), (3, 7)],
+        80..120 => vec![address, (1, 9), (3, 7), (5, 11)],
+        120..150 => vec![address, (1, 9), (2, 11), (3, 7), (4, 12), (5, 11), (6, 7)],
+        _ => vec![
+            address,
+            (1, 9),
+            (2, 11),
+            (3, 7),
+            (4, 12),
+            (5, 11),
+            (6, 7),
+            (7, 8),
+        ],
     }
 }
 

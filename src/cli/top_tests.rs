@@ -53,6 +53,29 @@ fn the_worst_engine_comes_first() {
     );
 }
 
+/// Few heaps that are lost cost much output.
+#[test]
+fn the_share_that_is_not_sent_and_the_longest_latency_have_columns() {
+    let mut all = [seen("a:1", State::Bad, "missing-heaps", 5.0)];
+    let Ok(document) = &mut all[0].document else {
+        unreachable!()
+    };
+    let figures = vec![
+        Figure::new("lost", 5.25, "%"),
+        Figure::new("not sent", 24.5, "%"),
+        Figure::new("latency p99.9 of v", 0.25, "s"),
+        Figure::new("latency p99.9 of w", 0.75, "s"),
+    ];
+    document.panels[1].body = Body::Figures { figures };
+    let line = text(&all).lines().nth(1).unwrap().to_owned();
+    assert!(line.contains("24.50") && line.contains("0.75"), "{line}");
+    for (width, not_sent, latency) in [(70, false, false), (100, true, false), (160, true, true)] {
+        let table = drawn(&all, width);
+        let shown = ["24.50", "0.75"].map(|figure| table.contains(figure));
+        assert_eq!(shown, [not_sent, latency], "{table}");
+    }
+}
+
 #[test]
 fn an_engine_that_is_not_there_is_told_so() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -26,7 +26,13 @@ pub fn status(
     }
     let rate = |count: u64| per_second(count as f64 / seconds);
     let placed = after.placed - before.placed;
-    let out = format!("{} heaps/s out", rate(after.sent() - before.sent()));
+    let sent = after.sent() - before.sent();
+    let mut out = format!("{} heaps/s out", rate(sent));
+    let not_sent = after.not_sent_since(before);
+    if not_sent > 0 {
+        let share = percent(rank::share(not_sent, sent + not_sent));
+        out = format!("{out}, {share} not sent");
+    }
     if let Some(silent) = silent {
         let since = span(silent);
         return format!(

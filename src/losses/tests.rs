@@ -296,7 +296,7 @@ fn one_polarisation_alone_is_said() {
     });
     assert_eq!(
         engine.watch.status(),
-        "Running: 250 heaps/s in, 50.0 % lost (one-polarisation), 0 heaps/s out"
+        "Running: 250 heaps/s in, 50.0 % lost (one-polarisation), 0 heaps/s out, 100.0 % not sent"
     );
     said.extend(engine.run(20, whole));
     assert_eq!(

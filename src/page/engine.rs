@@ -182,12 +182,13 @@ impl EnginePage {
 
     fn figures(&self, before: &Look, now: &Look, rates: &[f64; 5]) -> Vec<Figure> {
         let seconds = now.since(before);
-        let [placed, missing, dropped, sent, _] = *rates;
+        let [placed, missing, dropped, sent, not_sent] = *rates;
         let lost = lost_percent(placed, missing.max(dropped));
         let mut figures = vec![
             Figure::new("heaps in", placed, "/s"),
             Figure::new("lost", lost, "%"),
             Figure::new("heaps out", sent, "/s"),
+            Figure::new("not sent", lost_percent(sent, not_sent), "%"),
         ];
         let newest = now.counts.newest.map(|newest| {
             let end = newest + self.parts.config.recv.chunk_samples as u64;

@@ -32,7 +32,7 @@ fn a_trifle_is_not_told_before_what_loses_most() {
     assert_eq!(order(&engine), expected);
     assert_eq!(
         engine.watch.status(),
-        "Running: 474 heaps/s in, 5.2 % lost (missing-heaps), 400 heaps/s out"
+        "Running: 474 heaps/s in, 5.2 % lost (missing-heaps), 400 heaps/s out, 20.0 % not sent"
     );
     // Those missing until two seconds ago, but for the late ones.
     let unexplained = engine.watch.unexplained();
