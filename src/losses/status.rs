@@ -123,9 +123,9 @@ pub fn summary(counts: &LossCounts) -> Vec<String> {
         missing[1],
     );
     let output = |output: &super::StreamCounts| {
-        let [sent, skipped] = [output.sent, output.not_sent].map(grouped);
+        let [sent, not_sent] = [output.sent, output.not_sent].map(grouped);
         format!(
-            "output {}: {sent} heaps sent, {skipped} skipped",
+            "output {}: {sent} heaps sent, {not_sent} not sent",
             output.name
         )
     };

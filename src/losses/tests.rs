@@ -473,7 +473,7 @@ fn a_summary_has_every_count() {
         [
             "input: 23 298 datagrams, 10 000 heaps placed, 5 000 and 5 000 of them in chunks, which lacked 3 and 1 234; \
              datagrams not placed: 13 286 wrong-heap-length, 12 too-old",
-            "output w: 10 000 heaps sent, 8 skipped",
+            "output w: 10 000 heaps sent, 8 not sent",
             "port k0: packets 7 missed, 1 500 not sent",
         ]
     );
