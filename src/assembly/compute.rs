@@ -14,6 +14,10 @@ use crate::memory::{
 };
 use crate::recv::{chunk_bytes, receive_bytes};
 
+/// Samples per second and polarisation of one wideband output that one core computes: what
+/// docs/performance.md has of up to 8192 channels, rounded.
+const CORE_RATE: f64 = 0.3e9;
+
 /// What computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum BackendKind {
@@ -129,8 +133,8 @@ pub fn open_backend(
                     ComputeError::Gpu(error) => error.to_string(),
                     error => error.to_string(),
                 };
-                if !matches!(error, ComputeError::Gpu(GpuError::NoDriver)) {
-                    tracing::warn!(why, "the GPU is not used");
+                if let Some(warning) = fallback(&error, engines, wanted.live) {
+                    tracing::warn!(why, "{warning}");
                 }
                 OpenedBackend {
                     engines: on_cpu()?,
@@ -139,6 +143,22 @@ pub fn open_backend(
             }
         },
     })
+}
+
+/// The warning where a GPU cannot be used and the CPU computes in its place. A replay takes its
+/// time, and has none where there is no driver.
+fn fallback(error: &ComputeError, engines: &[EngineConfig], live: bool) -> Option<String> {
+    if !live {
+        let has_driver = !matches!(error, ComputeError::Gpu(GpuError::NoDriver));
+        return has_driver.then(|| "the GPU is not used".to_owned());
+    }
+    let rates = engines.iter().map(|engine| engine.clock.adc_sample_rate);
+    let rate: f64 = rates.sum();
+    Some(format!(
+        "the GPU is not used, the CPU computes: {} MHz are asked, and one core takes about {} of          one wideband output; with `--backend cuda` this ends at the start instead",
+        rate * 1e-6,
+        CORE_RATE * 1e-6
+    ))
 }
 
 fn on_gpu(
@@ -224,4 +244,28 @@ pub fn outputs(
         })
     };
     engine.outputs.iter().zip(pipelines).map(output).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A container into which the driver was not mounted has none, and no GPU is missed more.
+    #[test]
+    fn a_live_engine_on_the_cpu_is_warned_of_whatever_the_cause() {
+        let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
+        let engine = crate::config::tests::engine(options, |config| {
+            config.clock.adc_sample_rate = 1712e6;
+        });
+        let engines = [engine];
+        for error in [GpuError::NoDriver, GpuError::NoDevice("none".to_owned())] {
+            let driver = !matches!(error, GpuError::NoDriver);
+            let error = ComputeError::Gpu(error);
+            let live = fallback(&error, &engines, true).expect("a warning");
+            for words in ["1712 Msample/s", "300", "`--backend cuda`"] {
+                assert!(live.contains(words), "{live}");
+            }
+            assert_eq!(fallback(&error, &engines, false).is_some(), driver);
+        }
+    }
 }

@@ -19,7 +19,7 @@ NO_COLOR that nothing is coloured.";
 pub const FGPU: &str = "\
 Examples:
   An engine of MeerKAT's L band that receives and sends through one interface:
-    karoo fgpu --recv-interface eth0 --send-interface eth0 \\
+    karoo fgpu --recv-interface eth0 --send-interface eth0 --backend cuda \\
       --adc-sample-rate 1712M --sync-time 1763700000 \\
       --feng-id 3 --array-size 64 --prometheus-port 9100 \\
       --wideband name=wideband,channels=4096,dst=239.10.0.0+63 \\

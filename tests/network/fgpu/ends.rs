@@ -57,6 +57,21 @@ fn interfaces_are_looked_at_first() {
     assert!(down.contains("link set dev k0 up"), "{down}");
 }
 
+/// As where the driver was not mounted into a container, or shows no device.
+#[test]
+fn an_engine_that_computes_on_the_cpu_for_want_of_a_gpu_is_warned_of() {
+    let hidden = [("CUDA_VISIBLE_DEVICES", "")];
+    let Some(rig) = Rig::starting("nogpu", &["--backend=auto"], &hidden) else {
+        return;
+    };
+    let mut rig = rig.up();
+    rig.end();
+    let log = rig.log();
+    let warning = ["WARN", "the CPU computes: 4 Msample/s", "`--backend cuda`"];
+    let warned = |line: &str| warning.iter().all(|part| line.contains(part));
+    assert!(log.lines().any(warned), "{log}");
+}
+
 /// Ports that others listen on are named, and nothing is left running.
 #[test]
 fn ports_in_use_are_refused() {
