@@ -7,7 +7,8 @@ pub const KAROO: &str = "\
 Examples:
   A capture of a simulated digitiser, channelised, on any machine:
     karoo dsim --output digitisers.pcap
-    karoo replay digitisers.pcap --output spectra.pcap --report report
+    karoo replay digitisers.pcap --output spectra.pcap --report report \\
+      --gain auto
   What this host lacks for a live engine:
     karoo tune check
 
@@ -57,11 +58,11 @@ pub const REPLAY: &str = "\
 Examples:
   4096 channels of a capture, with a report to look at:
     karoo replay digitisers.pcap --output spectra.pcap --report report \\
-      --wideband name=wideband,channels=4096,dst=239.10.0.0+7 --gain 0.05
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+7 --gain auto
   53.5 MHz around 284 MHz, of samples of 8 bits:
     karoo replay digitisers.pcap -o zoom.pcap --dig-sample-bits 8 \\
       --narrowband 'name=zoom, channels=1024, dst=239.11.0.0+7,
-        centre_frequency=284M, decimation=16'";
+        centre_frequency=284M, decimation=16' --gain auto";
 
 /// Examples of `karoo dsim`.
 pub const DSIM: &str = "\

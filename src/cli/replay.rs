@@ -21,9 +21,10 @@ use crate::net::CaptureWriter;
 use crate::replay::{
     self, AutoGainError, BackendKind, CaptureScan, ReplayError, ReplayOptions, Requests,
 };
-use crate::report::RunReport;
 use crate::report::html::{REPORT_FILES, write_report};
+use crate::report::levels::OutputLevels;
 use crate::report::verdict::{Grade, Verdict};
+use crate::report::{METADATA, RunReport};
 
 /// Failed requests of which the summary has the replies.
 const FAILED: usize = 5;
@@ -175,6 +176,19 @@ fn check(args: &ReplayArgs) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Levels of an output, and the option that makes better ones where they are far off.
+fn levels_line(levels: &OutputLevels) -> String {
+    let [first, second] = &levels.pols;
+    let better = match levels.pols.iter().any(|pol| pol.is_off()) {
+        true => ": see --gain auto",
+        false => "",
+    };
+    format!(
+        "levels     {:.2} and {:.2} counts rms of {}, {:.1} are good{better}",
+        first.rms, second.rms, levels.name, first.best_rms
+    )
+}
+
 /// What came of it, for a terminal or not.
 fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
     let mut lines = Vec::new();
@@ -202,11 +216,12 @@ fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
         ));
     }
     let dropped: u64 = input.drops.values().sum();
-    let causes: Vec<_> = input
-        .drops
-        .iter()
-        .map(|(cause, n)| format!("{n} {cause}"))
-        .collect();
+    let causes = input.not_placed().into_iter();
+    let causes = causes.map(|(cause, n)| match cause {
+        METADATA => counted(n, METADATA),
+        cause => format!("{n} {cause}"),
+    });
+    let causes: Vec<_> = causes.collect();
     let causes = if causes.is_empty() {
         String::new()
     } else {
@@ -229,6 +244,7 @@ fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
             counts.clipped_samples[1]
         ));
     }
+    lines.extend(report.levels.iter().map(levels_line));
     if let Some(requests) = &report.requests {
         lines.push(format!(
             "requests   {}, {} failed, {} after the last batch; {} changes, which held the engine up for {:.1} µs at most",
@@ -256,7 +272,7 @@ fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
     let verdict = Verdict::of(report);
     let style = match verdict.grade {
         Grade::Good => colour::GOOD,
-        Grade::Losses | Grade::Clipped => colour::DOUBTFUL,
+        Grade::Losses | Grade::Weak | Grade::Clipped => colour::DOUBTFUL,
         Grade::Nothing => colour::BAD,
     };
     let headline = colour::paint(style, &verdict.headline, on_terminal);

@@ -15,9 +15,9 @@ use crate::bench::engine::EngineBench;
 use crate::bench::ports::PortsReport;
 use crate::config::ConfigError;
 use crate::doctor;
-use crate::report::RunReport;
 use crate::report::document::{Documented, identified, schema_of};
 use crate::report::qualification::Qualification;
+use crate::report::verdict::JudgedReport;
 use crate::shadow::ShadowReport;
 use crate::sink::SinkReport;
 use crate::sink::live::LiveReport;
@@ -87,7 +87,7 @@ const LIVE: &str = "What a page of a running program shows: /live.json";
 /// All documents.
 fn entries() -> [Entry; 27] {
     [
-        entry::<RunReport>(),
+        entry::<JudgedReport<'_>>(),
         entry::<Qualification>(),
         entry::<SinkReport>(),
         entry::<LiveReport>(),

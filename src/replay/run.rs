@@ -446,10 +446,12 @@ fn input_report(datagrams: u64, input: &InputStats, drops: &[Arc<RxStats>]) -> I
     for stats in drops {
         stats.add_drops(&mut causes);
     }
+    let metadata = drops.iter().map(|stats| stats.metadata()).sum();
     let span = input.span();
     InputReport {
         datagrams,
         drops: causes,
+        metadata,
         chunks: input.chunks(),
         first_timestamp: input.first_timestamp(),
         span: (!span.is_empty()).then_some([span.start, span.end]),

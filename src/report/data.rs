@@ -6,11 +6,13 @@ use ground::stats::ThreadReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::Documented;
 use super::levels::{InputLevels, OutputLevels};
 use crate::config::{Decision, EngineConfig};
 use crate::engine::OutputCounts;
-use crate::recv::PolReport;
+use crate::recv::{DropCause, PolReport};
+
+/// The name in reports of what senders of data send as well: a descriptor or stop heap.
+pub const METADATA: &str = "descriptor or stop heap";
 
 /// One run, from the capture's first frame to the last stop heap.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -50,11 +52,6 @@ pub struct RunReport {
     pub lcores: Vec<ThreadReport>,
 }
 
-impl Documented for RunReport {
-    const NAME: &'static str = "replay-report";
-    const TITLE: &'static str = "Report of a replay: report.json of karoo replay --report";
-}
-
 /// Gains of an output that were made of the level of a capture's start.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct MeasuredGains {
@@ -79,6 +76,8 @@ pub struct InputReport {
     pub datagrams: u64,
     /// Datagrams not placed, by cause.
     pub drops: BTreeMap<String, u64>,
+    /// Those among them that are descriptor or stop heaps, under the cause `wrong-heap-length`.
+    pub metadata: u64,
     /// Non-empty chunks.
     pub chunks: u64,
     /// First sample of the first non-empty chunk.
@@ -88,6 +87,20 @@ pub struct InputReport {
     pub span: Option<[u64; 2]>,
     /// Per polarisation.
     pub pols: [PolReport; 2],
+}
+
+impl InputReport {
+    /// Datagrams not placed, as people read it: by cause, descriptor and stop heaps apart, without
+    /// causes of which there are none.
+    pub fn not_placed(&self) -> Vec<(&str, u64)> {
+        let wrong = DropCause::WrongHeapLength.name();
+        let drops = self.drops.iter().map(|(cause, &count)| match &**cause {
+            cause if cause == wrong => (cause, count.saturating_sub(self.metadata)),
+            cause => (cause, count),
+        });
+        let all = drops.chain([(METADATA, self.metadata)]);
+        all.filter(|&(_, count)| count > 0).collect()
+    }
 }
 
 /// What became of one output stream. `expected_batches` = `batches` + `not_sent_batches`.

@@ -13,7 +13,7 @@ use quick_xml::escape::escape;
 use super::data::{InputReport, RunReport};
 use super::document::{Documented, to_json};
 use super::spectra::SpectraAccumulator;
-use super::verdict::{Verdict, explain, is_loss};
+use super::verdict::{JudgedReport, Verdict, explain, is_loss};
 use super::{figures, gaps, levels, picture};
 use crate::engine::OutputCounts;
 
@@ -43,7 +43,7 @@ pub fn write_report(
     report: &RunReport,
     spectra: &[(String, SpectraAccumulator)],
 ) -> Result<(), ReportError> {
-    write_pair(dir, report, &page(report, spectra))
+    write_pair(dir, &JudgedReport::new(report), &page(report, spectra))
 }
 
 /// Writes `report.json` with a document, and `report.html` with its page, into `dir`, which is
@@ -268,17 +268,17 @@ fn input(out: &mut String, report: &RunReport, first: Option<&SpectraAccumulator
 
 fn drops(out: &mut String, input: &InputReport) {
     out.push_str("<h2>Datagrams not placed</h2>");
-    let mut drops: Vec<_> = input.drops.iter().filter(|drop| *drop.1 > 0).collect();
+    let mut drops = input.not_placed();
     if drops.is_empty() {
         out.push_str("<p>None: every datagram of the capture was placed.</p>");
         return;
     }
-    drops.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    drops.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     out.push_str(
         "<div class=\"scroll\"><table><tr><th>cause</th><th class=\"num\">datagrams</th><th class=\"num\">share</th>\
          <th>what it means</th></tr>",
     );
-    for (cause, &count) in drops {
+    for (cause, count) in drops {
         let share = 100.0 * count as f64 / input.datagrams.max(1) as f64;
         let loss = if is_loss(cause) {
             ""

@@ -107,6 +107,7 @@ fn report() -> RunReport {
         input: InputReport {
             datagrams: 20_012,
             drops: [("not-ours".to_owned(), 32), ("no-free-chunk".to_owned(), 0)].into(),
+            metadata: 0,
             chunks: 40,
             first_timestamp: Some(1 << 40),
             span: Some([1 << 40, (1 << 40) + (10_000 << 12)]),
@@ -192,6 +193,13 @@ fn report_is_one_page_that_needs_nothing_else() {
     let json = fs::read(dir.join("report.json")).expect("JSON");
     let json: serde_json::Value = serde_json::from_slice(&json).expect("valid");
     assert_eq!(json["input"]["pols"][1]["missing_heaps"], 10);
+    let verdict = Verdict::of(&report());
+    assert_eq!(json["verdict"]["grade"], "losses");
+    assert_eq!(json["verdict"]["headline"], verdict.headline);
+    assert_eq!(
+        json["verdict"]["reasons"],
+        serde_json::json!(verdict.reasons)
+    );
 
     let html = fs::read_to_string(dir.join("report.html")).expect("page");
     assert!(html.contains("&lt;odd&gt; &amp; &apos;name&apos;.pcap"));
@@ -252,6 +260,7 @@ fn verdicts_follow_the_counters() {
     let lossy = report();
     let verdict = Verdict::of(&lossy);
     assert_eq!(verdict.grade, Grade::Losses);
+    assert_eq!(verdict.headline, "Losses: 4 of 304 batches were not sent");
     assert!(
         verdict.reasons[0].contains("20 of 20\u{202f}000 heaps are missing"),
         "{verdict:?}"
@@ -284,7 +293,10 @@ fn verdicts_follow_the_counters() {
     assert_eq!(Verdict::of(&clipped).grade, Grade::Good);
 
     good.input.drops.insert("no-free-chunk".into(), 1);
-    assert_eq!(Verdict::of(&good).grade, Grade::Losses);
+    let verdict = Verdict::of(&good);
+    assert_eq!(verdict.grade, Grade::Losses);
+    let dropped = "Losses: 1 datagram was dropped: no-free-chunk";
+    assert_eq!(verdict.headline, dropped);
 
     let mut nothing = report();
     nothing.outputs[0].counts.batches = 0;
@@ -310,6 +322,59 @@ fn verdicts_follow_the_counters() {
         &[("wideband".into(), SpectraAccumulator::new(8, 2))],
     );
     assert!(page.contains("Nothing came out") && page.contains("nothing to draw"));
+}
+
+/// Zeros are whole and in time, and nobody can use them.
+#[test]
+fn an_output_that_quantisation_left_little_of_is_not_good() {
+    let mut report = report();
+    for pol in &mut report.input.pols {
+        pol.missing_heaps = 0;
+    }
+    report.outputs[0] = OutputReport::new(report.outputs[0].counts.clone(), 300, 4);
+    let judged = |pols: [(Option<f64>, f64); 2]| {
+        let mut levels = levels(&report, 0.0);
+        for (pol, (factor, efficiency)) in levels.pols.iter_mut().zip(pols) {
+            (pol.gain_factor, pol.efficiency) = (factor, efficiency);
+            pol.zeros = 0.856;
+        }
+        let mut report = report.clone();
+        report.levels = vec![levels];
+        Verdict::of(&report)
+    };
+    let verdict = judged([(Some(17.67), 0.23), (Some(2.5), 0.95)]);
+    assert_eq!(verdict.grade, Grade::Weak);
+    let worst = "86 % of the values of wideband, polarisation 0, are zero: its gains should be 18 \
+                 times what they are (--gain auto)";
+    assert_eq!(verdict.headline, format!("Too weak: {worst}"));
+    assert_eq!(verdict.reasons, [format!("{worst}.")]);
+    // The worst comes first.
+    let verdict = judged([(Some(9.44), 0.85), (None, 0.0)]);
+    let dead = "Too weak: wideband, polarisation 1, has no power";
+    assert!(verdict.headline.starts_with(dead), "{verdict:?}");
+    assert!(verdict.reasons[1].contains("9.4 times"), "{verdict:?}");
+    // Channels without noise between tones, which have all power; noise with channels at the
+    // band's edges that hardly have any.
+    for factor in [0.2, 1.2] {
+        let verdict = judged([(Some(factor), 0.1), (Some(1.0), 0.999)]);
+        assert_eq!(verdict.grade, Grade::Good);
+    }
+}
+
+/// Every sender of data has descriptors: they are no fault.
+#[test]
+fn descriptors_are_not_called_heaps_of_a_wrong_length() {
+    let mut report = report();
+    let wrong = crate::recv::DropCause::WrongHeapLength.name();
+    report.input.drops = [(wrong.to_owned(), 3), ("duplicate".to_owned(), 2)].into();
+    report.input.metadata = 3;
+    let all = [("duplicate", 2), (METADATA, 3)];
+    assert_eq!(report.input.not_placed(), all);
+    let shown = page(&report, &[]);
+    assert!(shown.contains(METADATA) && !shown.contains(wrong));
+    report.input.metadata = 1;
+    let all = [("duplicate", 2), (wrong, 2), (METADATA, 1)];
+    assert_eq!(report.input.not_placed(), all);
 }
 
 /// A cause that the receiver knows must be explained here.

@@ -22,6 +22,11 @@ const BARS: usize = 128;
 /// Flagged channels that the page lists.
 const LISTED: usize = 24;
 
+/// Gains may be off by this factor before anything is said of them.
+const FACTOR: f64 = 2.0;
+/// A polarisation whose gains are too low and whose quantisation is less efficient is too weak.
+const LEAST_EFFICIENCY: f64 = 0.9;
+
 /// A polarisation with less than this share of the other's power has none: what is left is what the
 /// rounding of single precision leaks from there, −144 dB at most as far as was seen. The
 /// quantisation of a digitiser of 16 bits is 98 dB below a sine of full scale.
@@ -83,6 +88,22 @@ pub struct InputLevels {
     pub full_scale: [Option<f64>; N_POL],
     /// How often each value came, from the most negative one on.
     pub histogram: [Vec<u64>; N_POL],
+}
+
+impl PolLevels {
+    /// Whether gains are so low, or power so absent, that quantisation left little of the signal.
+    pub fn is_too_weak(&self) -> bool {
+        match self.gain_factor {
+            Some(factor) => factor > FACTOR && self.efficiency < LEAST_EFFICIENCY,
+            None => true,
+        }
+    }
+
+    /// Whether the rms is so far from the best one that gains should be others.
+    pub fn is_off(&self) -> bool {
+        let good = |factor| (1.0 / FACTOR..=FACTOR).contains(&factor);
+        !self.gain_factor.is_some_and(good)
+    }
 }
 
 impl InputLevels {
@@ -155,15 +176,14 @@ impl OutputLevels {
     pub fn advice(&self) -> Vec<String> {
         let of = |(number, pol): (usize, &PolLevels)| {
             let name = format!("{}, polarisation {number}", self.name);
-            match pol.gain_factor {
-                None => Some(format!("{name}, has no power.")),
-                Some(factor) if (0.5..=2.0).contains(&factor) => None,
-                Some(factor) => Some(format!(
+            pol.is_off().then(|| match pol.gain_factor {
+                None => format!("{name}, has no power."),
+                Some(factor) => format!(
                     "{name}: {:.2} counts rms, where {:.1} are good: gains should be {factor:.3} \
                      times what they are.",
                     pol.rms, pol.best_rms
-                )),
-            }
+                ),
+            })
         };
         self.pols.iter().enumerate().filter_map(of).collect()
     }

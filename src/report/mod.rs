@@ -16,7 +16,7 @@ pub mod spectra;
 pub mod verdict;
 
 pub use data::{
-    InputReport, MeasuredGains, OutputReport, RateReport, Reply, RequestsReport, RunReport,
-    StallReport,
+    InputReport, METADATA, MeasuredGains, OutputReport, RateReport, Reply, RequestsReport,
+    RunReport, StallReport,
 };
 pub use document::{Documented, to_json};

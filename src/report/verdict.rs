@@ -1,19 +1,25 @@
 //! What a run report comes to, in words.
 
 use dsp::level;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::data::RunReport;
+use super::data::{METADATA, RunReport};
+use super::document::Documented;
 use super::html::grouped;
-use super::levels::OutputLevels;
+use super::levels::{OutputLevels, PolLevels};
 use crate::recv::DropCause;
 
 /// How a run went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Grade {
     /// All of it came through.
     Good,
     /// Something was lost on the way.
     Losses,
+    /// All came through, but quantisation left little of an output.
+    Weak,
     /// All came through, but an output had no room for its values.
     Clipped,
     /// No batch was sent.
@@ -24,14 +30,14 @@ impl Grade {
     pub(super) fn css_class(self) -> &'static str {
         match self {
             Self::Good => "good",
-            Self::Losses | Self::Clipped => "warn",
+            Self::Losses | Self::Weak | Self::Clipped => "warn",
             Self::Nothing => "bad",
         }
     }
 }
 
 /// A grade, a line for it, and the reasons.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Verdict {
     /// How the run went.
     pub grade: Grade,
@@ -41,14 +47,37 @@ pub struct Verdict {
     pub reasons: Vec<String>,
 }
 
+/// A run and what it comes to: `report.json`.
+#[derive(Serialize, JsonSchema)]
+pub struct JudgedReport<'a> {
+    /// What the run comes to.
+    verdict: Verdict,
+    #[serde(flatten)]
+    run: &'a RunReport,
+}
+
+impl<'a> JudgedReport<'a> {
+    /// A run with its verdict.
+    pub fn new(run: &'a RunReport) -> Self {
+        let verdict = Verdict::of(run);
+        Self { verdict, run }
+    }
+}
+
+impl Documented for JudgedReport<'_> {
+    const NAME: &'static str = "replay-report";
+    const TITLE: &'static str = "Report of a replay: report.json of karoo replay --report";
+}
+
 /// What a run comes to in numbers.
 struct Sums {
     /// Heaps placed, and those that are missing between them.
     heaps: u64,
     missing: u64,
-    /// Batches sent, and those that should have been.
+    /// Batches sent, those that should have been, and those of the latter that were not.
     batches: u64,
     expected: u64,
+    not_sent: u64,
 }
 
 impl Sums {
@@ -59,6 +88,7 @@ impl Sums {
             missing: pols.iter().map(|pol| pol.missing_heaps).sum(),
             batches: outputs.iter().map(|output| output.counts.batches).sum(),
             expected: outputs.iter().map(|output| output.expected_batches).sum(),
+            not_sent: outputs.iter().map(|output| output.not_sent_batches).sum(),
         }
     }
 }
@@ -74,31 +104,36 @@ impl Verdict {
                 reasons: why_nothing(report, &sums),
             };
         }
-        let (mut reasons, clipped) = (losses(report, &sums), clipped(report));
-        if reasons.is_empty() && !clipped.is_empty() {
-            Self {
-                grade: Grade::Clipped,
-                headline: "Clipped: everything that arrived was used, but not all values fit"
-                    .to_owned(),
-                reasons: clipped,
-            }
-        } else if reasons.is_empty() {
-            Self {
-                grade: Grade::Good,
-                headline: "Good: everything that arrived was used".to_owned(),
-                reasons: vec![format!(
-                    "{} heaps in, all {} batches out, nothing missing in between.",
-                    grouped(sums.heaps),
-                    grouped(sums.batches)
-                )],
-            }
+        let (losses, weak, clipped) = (losses(report, &sums), weak(report), clipped(report));
+        let (grade, headline) = if let Some(first) = losses.first() {
+            let what = match sums.not_sent {
+                0 => first.trim_end_matches('.').to_owned(),
+                1 => format!("1 of {} batches was not sent", sums.expected),
+                n => format!("{n} of {} batches were not sent", sums.expected),
+            };
+            (Grade::Losses, format!("Losses: {what}"))
+        } else if let Some(worst) = weak.first() {
+            let worst = worst.trim_end_matches('.');
+            (Grade::Weak, format!("Too weak: {worst}"))
+        } else if !clipped.is_empty() {
+            let headline = "Clipped: everything that arrived was used, but not all values fit";
+            (Grade::Clipped, headline.to_owned())
         } else {
-            reasons.extend(clipped);
-            Self {
-                grade: Grade::Losses,
-                headline: "Losses: some of the data did not come through".to_owned(),
-                reasons,
-            }
+            let headline = "Good: everything that arrived was used".to_owned();
+            (Grade::Good, headline)
+        };
+        let mut reasons = [losses, weak, clipped].concat();
+        if reasons.is_empty() {
+            reasons.push(format!(
+                "{} heaps in, all {} batches out, nothing missing in between.",
+                grouped(sums.heaps),
+                grouped(sums.batches)
+            ));
+        }
+        Self {
+            grade,
+            headline,
+            reasons,
         }
     }
 }
@@ -130,8 +165,9 @@ fn why_nothing(report: &RunReport, sums: &Sums) -> Vec<String> {
             expected => format!("None of {} batches was sent.", grouped(expected)),
         });
     }
-    let dropped = input.drops.iter().filter(|drop| *drop.1 > 0);
-    if let Some((cause, &count)) = dropped.max_by_key(|drop| *drop.1) {
+    let dropped = input.not_placed().into_iter();
+    let dropped = dropped.filter(|&(cause, _)| cause != METADATA);
+    if let Some((cause, count)) = dropped.max_by_key(|&(_, count)| count) {
         reasons.push(format!(
             "Most frequent cause: {cause}, {} datagrams. {}",
             grouped(count),
@@ -153,10 +189,11 @@ fn losses(report: &RunReport, sums: &Sums) -> Vec<String> {
     }
     let lost = report.input.drops.iter();
     for (cause, &count) in lost.filter(|(cause, count)| is_loss(cause) && **count > 0) {
-        reasons.push(format!(
-            "{} datagrams were dropped: {cause}.",
-            grouped(count)
-        ));
+        let datagrams = match count {
+            1 => "1 datagram was".to_owned(),
+            n => format!("{} datagrams were", grouped(n)),
+        };
+        reasons.push(format!("{datagrams} dropped: {cause}."));
     }
     for output in report.outputs.iter().filter(|o| o.not_sent_batches > 0) {
         reasons.push(format!(
@@ -167,6 +204,34 @@ fn losses(report: &RunReport, sums: &Sums) -> Vec<String> {
         ));
     }
     reasons
+}
+
+/// Polarisations of outputs that quantisation left little of, the worst first.
+fn weak(report: &RunReport) -> Vec<String> {
+    let mut weak: Vec<(String, &PolLevels)> = Vec::new();
+    for output in &report.levels {
+        for (number, pol) in output.pols.iter().enumerate() {
+            if pol.is_too_weak() {
+                weak.push((format!("{}, polarisation {number},", output.name), pol));
+            }
+        }
+    }
+    weak.sort_by(|(_, one), (_, other)| one.efficiency.total_cmp(&other.efficiency));
+    let reason = |(name, pol): (String, &PolLevels)| {
+        let Some(factor) = pol.gain_factor else {
+            return format!("{name} has no power: its gains or its input are 0.");
+        };
+        let factor = match factor < 10.0 {
+            true => format!("{factor:.1}"),
+            false => format!("{factor:.0}"),
+        };
+        format!(
+            "{:.0} % of the values of {name} are zero: its gains should be {factor} times what \
+             they are (--gain auto).",
+            100.0 * pol.zeros
+        )
+    };
+    weak.into_iter().map(reason).collect()
 }
 
 /// Outputs of which more was clipped than noise of a good level has.
@@ -190,10 +255,13 @@ fn clipped(report: &RunReport) -> Vec<String> {
 
 /// Whether datagrams dropped for this cause are data that the engine should have had.
 pub(super) fn is_loss(cause: &str) -> bool {
-    DropCause::named(cause).is_none_or(DropCause::is_loss)
+    cause != METADATA && DropCause::named(cause).is_none_or(DropCause::is_loss)
 }
 
-/// One line on a cause of [`DropCause`], and where to look.
+/// One line on a cause of [`DropCause`] or [`METADATA`], and where to look.
 pub(super) fn explain(cause: &str) -> &'static str {
+    if cause == METADATA {
+        return "What a digitiser says of its data: what they are like, or that they end.";
+    }
     DropCause::named(cause).map_or("", DropCause::explanation)
 }

@@ -74,6 +74,9 @@ pub(super) fn write_verdict<'a>(
                 "; {name} is narrowband, or {batches} of its {all} batches came"
             ));
         }
+        if let Some(zeros) = stream.zeros() {
+            doubts.push_str(&format!("; {zeros}"));
+        }
     }
     match problems {
         0 if came == 0 => write!(f, "no spectra came, so that nothing can be said of them")?,
@@ -217,6 +220,20 @@ impl StreamReport {
         longer.then(|| span / batch + 1)
     }
 
+    /// Which of it is nothing but zeros, if any is: whole, and of no use.
+    fn zeros(&self) -> Option<String> {
+        let name = &self.name;
+        match self.mean_power_db {
+            _ if self.heaps == 0 => None,
+            [Some(_), Some(_)] => None,
+            [None, None] => Some(format!("{name} is all zeros")),
+            [first, _] => {
+                let pol = usize::from(first.is_some());
+                Some(format!("polarisation {pol} of {name} is all zeros"))
+            }
+        }
+    }
+
     /// What is wrong with it, under its name.
     pub fn problems(&self) -> impl Iterator<Item = String> + '_ {
         self.problems.iter().map(|p| format!("{}: {p}", self.name))
@@ -344,5 +361,28 @@ mod tests {
         (stream.batch_samples, stream.batches_not_sent) = (1024, 5);
         let known = format!("{clean}; 6 of 11 batches came");
         assert_eq!(Line(&stream).to_string(), known);
+    }
+
+    #[test]
+    fn the_verdict_says_what_is_all_zeros() {
+        let mut stream = StreamReport {
+            name: "s0".to_owned(),
+            batches: 1,
+            heaps: 4,
+            ..StreamReport::default()
+        };
+        let clean = "clean: what came is whole and right";
+        for (power, zeros) in [
+            ([None, None], "; s0 is all zeros"),
+            ([None, Some(1.0)], "; polarisation 0 of s0 is all zeros"),
+            ([Some(1.0), None], "; polarisation 1 of s0 is all zeros"),
+            ([Some(1.0), Some(1.0)], ""),
+        ] {
+            stream.mean_power_db = power;
+            assert_eq!(Line(&stream).to_string(), format!("{clean}{zeros}"));
+        }
+        // Of what did not come, nothing is known.
+        (stream.heaps, stream.mean_power_db) = (0, [None, None]);
+        assert_eq!(Line(&stream).to_string(), clean);
     }
 }
