@@ -86,8 +86,8 @@ Functions of signals, in full scales, hertz and samples; `;` ends a signal:
 /// Examples of `karoo sink`.
 pub const SINK: &str = "\
 Examples:
-  Spectra of a capture as arrays and pictures:
-    karoo sink spectra.pcap --output-dir spectra
+  Spectra of a capture as arrays and pictures, over frequency:
+    karoo sink spectra.pcap --output-dir spectra --adc-sample-rate 1712M
   Ten seconds of a live stream, held against the signals of the digitiser, which
   karoo dsim sends with --dither-seed 1:
     karoo sink --interface eth0 --duration 10 --adc-sample-rate 1712M \\

@@ -21,6 +21,7 @@ use crate::report::verdict::JudgedReport;
 use crate::shadow::ShadowReport;
 use crate::sink::SinkReport;
 use crate::sink::live::LiveReport;
+use crate::sink::metadata::StreamMetadata;
 
 /// Print the JSON Schema of a document that Karoo writes
 ///
@@ -85,11 +86,12 @@ const FLOW_PLAN: &str = "Where the nodes of a dataflow graph run: karoo flow pla
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 27] {
+fn entries() -> [Entry; 28] {
     [
         entry::<JudgedReport<'_>>(),
         entry::<Qualification>(),
         entry::<SinkReport>(),
+        entry::<StreamMetadata>(),
         entry::<LiveReport>(),
         entry::<doctor::Report>(),
         entry::<ShadowReport>(),

@@ -23,8 +23,9 @@ pub struct SinkArgs {
     /// Capture of the output (pcap or pcapng) [required, or --interface]
     #[arg(conflicts_with = "interface", value_parser = no_dash_to_read())]
     pub capture: Option<PathBuf>,
-    /// Write NAME.npy (batch, channel, spectrum, pol, re/im), NAME.present.npy, NAME.timestamps.npy
-    /// and NAME.spectrum.svg of every stream here
+    /// Write NAME.npy (batch, channel, spectrum, pol, re/im), NAME.present.npy,
+    /// NAME.timestamps.npy, NAME.spectrum.svg and NAME.json, which says what they are, of every
+    /// stream here
     #[arg(long, value_name = "DIR", conflicts_with = "interface", help_heading = heading::RESULTS)]
     pub output_dir: Option<PathBuf>,
     /// Invert the filter bank of an oversampled output: write NAME.samples.npy (sample, pol) into
@@ -68,6 +69,8 @@ pub fn run(args: &SinkArgs) -> Result<(), Failure> {
 }
 
 fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
+    let live = &args.live;
+    check_beside(args)?;
     let options = SinkOptions {
         channels: args.channels,
         spectra_per_heap: args.spectra_per_heap,
@@ -75,12 +78,16 @@ fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
         array_size: args.array_size,
         output_dir: args.output_dir.clone(),
         synthesis: args.synthesis,
+        adc_sample_rate: live.adc_sample_rate,
+        sync_time: live.sync_time,
+        outputs: live.outputs()?,
     };
     let report = sink::read(capture, &options).map_err(|error| match error {
         SinkError::Unknown { .. }
         | SinkError::NotAFile(_)
         | SinkError::Option(_)
         | SinkError::AskedShape { .. }
+        | SinkError::OtherOutput { .. }
         | SinkError::Synthesis { .. }
         | SinkError::OverCapture { .. } => Failure::usage(error),
         _ => Failure::data(error),
@@ -91,6 +98,24 @@ fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
         println!("{}", coloured(&report, report.problems().count()));
     }
     problems(report.problems().count(), "capture")
+}
+
+/// Refuses options that say what stands beside the arrays of a capture where there are none.
+fn check_beside(args: &SinkArgs) -> Result<(), Failure> {
+    let live = &args.live;
+    let given = [
+        ("--adc-sample-rate", live.adc_sample_rate.is_some()),
+        ("--sync-time", live.sync_time.is_some()),
+        ("--wideband", !live.wideband.is_empty()),
+        ("--narrowband", !live.narrowband.is_empty()),
+    ];
+    let mut given = given.into_iter().filter(|(_, given)| *given);
+    match given.next() {
+        Some((option, _)) if args.output_dir.is_none() => Err(Failure::usage(format!(
+            "{option}: of a capture, says what stands beside its arrays; give --output-dir too"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A report whose last line, the verdict, is in a colour.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
+use std::io::{self, Write};
 
 use dsp::OutputBits;
 use dsp::quantise::nibbles;
@@ -13,11 +13,14 @@ use spead::SpectraRepr;
 
 use super::files::write_npy;
 use super::layout::Layout;
+use super::metadata::{ArrayMetadata, Known, StreamMetadata};
 use super::output::{JONES, Output, Unfinished, widening, write_error};
 use super::problems::Medium;
 use super::ranges::Ranges;
-use super::{Kind, Route, SinkError, SinkOptions, StreamReport, counts, spectrum, synthesis};
-use crate::config::SynthesisOptions;
+use super::{
+    Kind, Route, SinkError, SinkOptions, StreamReport, counts, metadata, spectrum, synthesis,
+};
+use crate::report::to_json;
 
 /// A heap of which something arrived.
 enum Heap {
@@ -31,7 +34,10 @@ enum Heap {
 pub(super) struct Assembler {
     layout: Layout,
     output: Option<Output>,
-    synthesis: Option<SynthesisOptions>,
+    options: SinkOptions,
+    /// Arrays that were written, and what is known of their time and frequency.
+    arrays: Vec<ArrayMetadata>,
+    known: Known,
     /// By batch and substream.
     heaps: HashMap<(usize, usize), Heap>,
     counts: HashSet<u64>,
@@ -60,7 +66,9 @@ impl Assembler {
             power: [vec![0; channels], vec![0; channels]],
             jones: vec![0; channels],
             report: StreamReport::default(),
-            synthesis: options.synthesis,
+            arrays: Vec::new(),
+            known: Known::default(),
+            options: options.clone(),
             layout,
         };
         for count in &stream.layout.control_counts {
@@ -191,9 +199,11 @@ impl Assembler {
         self.fill_totals();
         self.find_problems();
         self.find_notes();
+        self.known = Known::of(&self.layout, self.report.batch_samples, &self.options);
         let mut files = Unfinished::default();
         self.write_tables(&mut files)?;
         self.synthesise(&mut files)?;
+        self.write_metadata(&mut files)?;
         if let Some(output) = self.output {
             files.push(output.into_file());
         }
@@ -291,11 +301,16 @@ impl Assembler {
         if layout.batches.is_empty() {
             report.notes.push("there are no spectra".to_owned());
         }
+        let asked = !self.options.outputs.is_empty();
+        if asked && !metadata::is_named(layout, &self.options) {
+            let note = "no --wideband or --narrowband has its destinations";
+            report.notes.push(note.to_owned());
+        }
     }
 
     /// Samples, if they are asked for.
     fn synthesise(&mut self, files: &mut Unfinished) -> Result<(), SinkError> {
-        let (Some(output), Some(options)) = (&self.output, &self.synthesis) else {
+        let (Some(output), Some(options)) = (&self.output, &self.options.synthesis) else {
             return Ok(());
         };
         let layout = &self.layout;
@@ -320,6 +335,11 @@ impl Assembler {
             },
         })?;
         files.push(file);
+        let dtype = synthesis::dtype(options);
+        let axes = [("sample", written.samples), ("polarisation", N_POL as u64)];
+        let element = "sample before the filter bank; not a number where heaps are missing";
+        let array = ArrayMetadata::new(&to, dtype, &axes, element);
+        self.arrays.push(array);
         self.report.files.push(written.file.clone());
         self.report.synthesis = Some(written);
         Ok(())
@@ -334,17 +354,36 @@ impl Assembler {
         let batches = layout.batches.len();
         let substreams = layout.destinations.len();
         let mut files = vec![output.path.clone()];
+        let (by_batch, by_substream) =
+            (("batch", batches as u64), ("substream", substreams as u64));
+        let axes = [
+            by_batch,
+            ("channel", layout.channels),
+            ("spectrum", layout.spectra_per_heap),
+            ("polarisation", N_POL as u64),
+            ("part", 2),
+        ];
+        let element = "real or imaginary part in counts; zero where nothing came";
+        let array = ArrayMetadata::new(&output.path, "|i1", &axes, element);
+        self.arrays.push(array);
 
         let path = output.dir.join(format!("{}.present.npy", layout.name));
         let present = (0..batches).flat_map(|batch| (0..substreams).map(move |sub| (batch, sub)));
         let present = present.map(|at| [matches!(self.heaps.get(&at), Some(Heap::Whole(_))) as u8]);
-        let file = write_npy(&path, "|b1", &[batches as u64, substreams as u64], present);
+        let axes = [by_batch, by_substream];
+        let element = "whether the whole heap came";
+        let array = ArrayMetadata::new(&path, "|b1", &axes, element);
+        let file = write_npy(&path, &array.dtype, &array.shape, present);
+        self.arrays.push(array);
         unfinished.push(file.map_err(|e| write_error(&path, e))?);
         files.push(path);
 
         let path = output.dir.join(format!("{}.timestamps.npy", layout.name));
         let timestamps = layout.batches.iter().map(|t| t.to_le_bytes());
-        let file = write_npy(&path, "<u8", &[batches as u64], timestamps);
+        let element = "timestamp of the first sample that contributes";
+        let array = ArrayMetadata::new(&path, "<u8", &[by_batch], element);
+        let file = write_npy(&path, &array.dtype, &array.shape, timestamps);
+        self.arrays.push(array);
         unfinished.push(file.map_err(|e| write_error(&path, e))?);
         files.push(path);
 
@@ -354,8 +393,12 @@ impl Assembler {
                 pairs.map(|(&p, &n)| p as f64 / n.max(1) as f64).collect()
             };
             let path = output.dir.join(format!("{}.spectrum.svg", layout.name));
-            let title = format!("{}: F-engine {}", layout.name, layout.feng_id);
-            let svg = spectrum::svg(&title, [&mean(&self.power[0]), &mean(&self.power[1])]);
+            let title = match &self.known.output {
+                Some(output) => format!("{}: {output}, F-engine {}", layout.name, layout.feng_id),
+                None => format!("{}: F-engine {}", layout.name, layout.feng_id),
+            };
+            let [x, y] = [0, 1].map(|pol| mean(&self.power[pol]));
+            let svg = spectrum::svg(&title, [&x, &y], self.known.band.as_ref());
             let file = WholeFile::create(&path).and_then(|mut file| {
                 file.write_all(svg.as_bytes())?;
                 Ok(file)
@@ -365,6 +408,40 @@ impl Assembler {
         }
         let names = files.iter().map(|path| path.display().to_string());
         self.report.files = names.collect();
+        Ok(())
+    }
+
+    /// What the arrays are, once all of them are there.
+    fn write_metadata(&mut self, unfinished: &mut Unfinished) -> Result<(), SinkError> {
+        let Some(output) = &self.output else {
+            return Ok(());
+        };
+        let report = &self.report;
+        let metadata = StreamMetadata {
+            name: report.name.clone(),
+            output: self.known.output.clone(),
+            feng_id: report.feng_id,
+            array_size: report.array_size,
+            destinations: report.destinations.clone(),
+            sample_bits: report.sample_bits,
+            first_timestamp: report.first_timestamp,
+            last_timestamp: report.last_timestamp,
+            spectrum_samples: self.known.spectrum_samples,
+            adc_sample_rate: self.options.adc_sample_rate,
+            sync_time: self.options.sync_time,
+            band: self.known.band,
+            arrays: std::mem::take(&mut self.arrays),
+            synthesis: report.synthesis.clone(),
+        };
+        let path = output.dir.join(format!("{}.json", self.layout.name));
+        let file = to_json(&metadata).map_err(io::Error::other);
+        let file = file.and_then(|text| {
+            let mut file = WholeFile::create(&path)?;
+            writeln!(file, "{text}")?;
+            Ok(file)
+        });
+        unfinished.push(file.map_err(|e| write_error(&path, e))?);
+        self.report.files.push(path.display().to_string());
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ pub mod grid;
 mod group;
 pub mod layout;
 pub mod live;
+pub mod metadata;
 mod output;
 mod problems;
 mod ranges;
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 use dsp::synthesis::SynthesisError;
 use spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
 
-use crate::config::{ConfigError, SynthesisOptions};
+use crate::config::{ConfigError, OutputConfig, SynthesisOptions, check_rate, check_sync_time};
 use crate::net::{CaptureError, CaptureReader, Datagram, is_read_once};
 use crate::recv::DropCause;
 
@@ -51,6 +52,13 @@ pub struct SinkOptions {
     pub output_dir: Option<PathBuf>,
     /// The filter bank that is to be inverted, if any; what comes of it goes to the same folder.
     pub synthesis: Option<SynthesisOptions>,
+    /// ADC sample rate of the digitiser in hertz, for frequencies beside the arrays.
+    pub adc_sample_rate: Option<f64>,
+    /// UNIX time of timestamp 0, which stands beside the arrays.
+    pub sync_time: Option<f64>,
+    /// Outputs that streams may be of, by their destinations: for names and bands beside the
+    /// arrays.
+    pub outputs: Vec<OutputConfig>,
 }
 
 /// Why a capture gives no spectra.
@@ -111,6 +119,19 @@ pub enum SinkError {
         /// What must hold.
         rule: &'static str,
     },
+    /// An output of the options has the destination of a stream, but other heaps.
+    #[error(
+        "output '{output}' has {asked} channels in each substream, and the stream to its \
+         destinations has {found}; give the output as the engine has it"
+    )]
+    OtherOutput {
+        /// Name of the output.
+        output: String,
+        /// Channels of its substreams.
+        asked: u64,
+        /// Channels of the stream's substreams.
+        found: u64,
+    },
     /// The filter bank has no inverse.
     #[error("--synthesis: a stream of {channels} channels: {source}")]
     Synthesis {
@@ -143,6 +164,8 @@ pub enum SinkError {
 impl SinkOptions {
     /// Refuses what no stream can have.
     fn check(&self) -> Result<(), ConfigError> {
+        self.adc_sample_rate.map_or(Ok(()), check_rate)?;
+        self.sync_time.map_or(Ok(()), check_sync_time)?;
         match (self.channels, self.substreams) {
             (Some(channels), Some(substreams)) if !substreams_divide(channels, substreams) => {
                 let rule = format!("must divide the {channels} of --channels");
@@ -179,6 +202,7 @@ pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkErr
         return Err(SinkError::NotAFile(capture.display().to_string()));
     }
     let (layouts, mut report) = layout::survey(capture, options)?;
+    metadata::check(&layouts, options)?;
     output::spare(capture, &layouts, options)?;
     let mut streams = layouts
         .into_iter()

@@ -21,11 +21,12 @@ const ZEROS: u64 = 1 << 20;
 const OPTIONAL: [&str; 2] = ["spectrum.svg", "samples.npy"];
 
 /// How the names of a stream's files end; those of samples, last, are made by a synthesis alone.
-const ENDINGS: [&str; 5] = [
+const ENDINGS: [&str; 6] = [
     "npy",
     "present.npy",
     "timestamps.npy",
     "spectrum.svg",
+    "json",
     "samples.npy",
 ];
 

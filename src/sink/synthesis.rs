@@ -185,6 +185,14 @@ fn longest_run(batches: &[u64], step: u64) -> (usize, usize) {
     best
 }
 
+/// Samples as numpy writes their type: real of wideband, complex of narrowband.
+pub(super) fn dtype(options: &SynthesisOptions) -> &'static str {
+    match options.decimation {
+        None => "<f4",
+        Some(_) => "<c8",
+    }
+}
+
 /// Writes the samples of a stream's longest run of batches, into a file that is to be finished.
 ///
 /// `from` has the spectra as [`super`] writes them, from byte `header` on; `whole` says whether all
@@ -217,12 +225,8 @@ pub(super) fn write(
         batches: count as u64,
         noise_db: 10.0 * bank.noise().log10(),
     };
-    let descr = match options.decimation {
-        None => "<f4",
-        Some(_) => "<c8",
-    };
     let mut file = BufWriter::new(WholeFile::create(to)?);
-    file.write_all(&npy_header(descr, &[samples, N_POL as u64]))?;
+    file.write_all(&npy_header(dtype(options), &[samples, N_POL as u64]))?;
     let mut input = File::open(from)?;
     let bytes = channels * spectra * N_POL * 2;
     input.seek(SeekFrom::Start(header + (first * bytes) as u64))?;

@@ -105,6 +105,16 @@ fn a_replay_and_what_is_around_it_keep_their_schemas() {
     let report = fs::read_to_string(Path::new(&report).join("report.json")).unwrap();
     check("replay-report", &report);
     check("sink-report", &karoo_ok(["sink", &out, "--json"]));
+    let arrays = path("arrays");
+    for rate in [&[][..], &["--adc-sample-rate", "1712M"]] {
+        let sink = ["sink", &out, "--output-dir", &arrays];
+        // Heaps were lost on purpose.
+        karoo(sink.iter().chain(rate));
+        for stream in ["stream0", "stream1"] {
+            let file = Path::new(&arrays).join(format!("{stream}.json"));
+            check("sink-stream", &fs::read_to_string(file).unwrap());
+        }
+    }
     // Nothing came, so that much is not known.
     let (empty, report) = (data("tones-10bit.pcap"), path("empty"));
     let none = karoo([

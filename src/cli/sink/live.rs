@@ -40,16 +40,17 @@ pub struct LiveArgs {
     /// Interface to receive on [required, or a capture]
     #[arg(long, value_name = "IFACE", help_heading = heading::RECEIVE)]
     pub interface: Option<String>,
-    /// A wideband output to take in, as karoo fgpu was given it
-    #[arg(long, value_name = "KEY=VALUE,…", conflicts_with = "capture", help_heading = heading::CHECK)]
-    wideband: Vec<WidebandOptions>,
-    /// A narrowband output to take in, as karoo fgpu was given it
+    /// A wideband output to take in, as karoo fgpu was given it; of a capture, one whose name and
+    /// frequencies stand beside the arrays
+    #[arg(long, value_name = "KEY=VALUE,…", help_heading = heading::CHECK)]
+    pub wideband: Vec<WidebandOptions>,
+    /// A narrowband output to take in, as karoo fgpu was given it; of a capture, one whose name and
+    /// frequencies stand beside the arrays
     #[arg(
         long,
         value_name = "KEY=VALUE,…",
-        conflicts_with = "capture",
         requires = "adc_sample_rate", help_heading = heading::CHECK)]
-    narrowband: Vec<NarrowbandOptions>,
+    pub narrowband: Vec<NarrowbandOptions>,
     /// Bits of each real and imaginary part of --wideband and --narrowband outputs: 4 or 8
     #[arg(
         long,
@@ -103,13 +104,14 @@ pub struct LiveArgs {
         conflicts_with = "capture",
         requires = "adc_sample_rate", help_heading = heading::SIGNAL)]
     signals: Option<String>,
-    /// ADC sample rate of the digitiser in hertz, or with a unit: 1712M
-    #[arg(long, value_name = "HZ", value_parser = hertz, conflicts_with = "capture", help_heading = heading::SIGNAL)]
-    adc_sample_rate: Option<f64>,
-    /// UNIX time of the digitiser's timestamp 0, if it is more than 2^48 samples ago: 46 hours at
-    /// 1712 MHz
-    #[arg(long, value_name = "UNIX", conflicts_with = "capture", requires = "signals", help_heading = heading::SIGNAL)]
-    sync_time: Option<f64>,
+    /// ADC sample rate of the digitiser in hertz, or with a unit: 1712M; of a capture, for
+    /// frequencies beside the arrays and in pictures
+    #[arg(long, value_name = "HZ", value_parser = hertz, help_heading = heading::SIGNAL)]
+    pub adc_sample_rate: Option<f64>,
+    /// UNIX time of the digitiser's timestamp 0, for --signals if it is more than 2^48 samples ago
+    /// (46 hours at 1712 MHz); of a capture, to stand beside the arrays
+    #[arg(long, value_name = "UNIX", help_heading = heading::SIGNAL)]
+    pub sync_time: Option<f64>,
     /// Samples per heap of the digitiser
     #[arg(
         long,
@@ -151,7 +153,8 @@ pub struct LiveArgs {
 }
 
 impl LiveArgs {
-    fn outputs(&self) -> Result<Vec<OutputConfig>, Failure> {
+    /// The outputs of the options.
+    pub fn outputs(&self) -> Result<Vec<OutputConfig>, Failure> {
         let Some(bits) = OutputBits::new(self.send_sample_bits) else {
             let text = format!(
                 "--send-sample-bits {}: must be 4 or 8",
@@ -180,6 +183,10 @@ impl LiveArgs {
 
     /// The digitiser's timestamp now, if that can be known.
     fn now(&self) -> Result<Option<Timestamp>, Failure> {
+        if self.sync_time.is_some() && self.signals.is_none() {
+            let text = "--sync-time: on an interface, is for --signals; give them, or leave it out";
+            return Err(Failure::usage(text));
+        }
         let (Some(sync_time), Some(rate)) = (self.sync_time, self.adc_sample_rate) else {
             return Ok(None);
         };

@@ -1,5 +1,6 @@
 //! `sink`: reading output streams back from captures.
 
+mod beside;
 mod shapes;
 
 use std::net::SocketAddrV4;
@@ -248,6 +249,7 @@ fn the_capture_is_not_written_over() {
         "stream0.present.npy",
         "stream0.timestamps.npy",
         "stream0.spectrum.svg",
+        "stream0.json",
     ] {
         std::fs::hard_link(&capture, file(name)).unwrap();
         for read in [&capture, &file(name)] {

@@ -1,6 +1,6 @@
-//! What `karoo sink --interface` refuses before it looks for the interface.
+//! What `karoo sink` refuses: with `--interface`, before it looks for the interface.
 
-use crate::support::karoo;
+use crate::support::{data, karoo};
 
 /// What `karoo sink` says to these options and an interface that is not there.
 fn refused(options: &[&str]) -> String {
@@ -36,6 +36,8 @@ fn signals_are_for_outputs_that_are_given_by_their_options() {
             "{time}: {message}"
         );
     }
+    let unused = refused(&[wideband, "--sync-time=1763700000"]);
+    assert!(unused.contains("is for --signals"), "{unused}");
     let learnt = refused(&[signals, dst]);
     assert!(
         learnt.contains("--signals") && learnt.contains("--narrowband"),
@@ -67,5 +69,21 @@ fn a_destination_is_of_one_stream() {
             format!("have the destination {dst}")
         });
         assert!(message.contains(&wanted), "{second}: {message}");
+    }
+}
+
+/// What they say stands beside the arrays; nothing of it changes how a capture is read.
+#[test]
+fn options_of_a_captures_arrays_need_a_folder_for_these() {
+    let capture = data("tones-10bit.pcap");
+    let wideband = "--wideband=name=w,channels=64,dst=239.10.10.0+3";
+    let rate = "--adc-sample-rate=1712M";
+    for given in [&[rate][..], &["--sync-time=1763700000"], &[wideband]] {
+        let output = karoo([&["sink", capture.to_str().unwrap()], given].concat());
+        let message = String::from_utf8_lossy(&output.stderr);
+        let option = given[0].split('=').next().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let names = message.contains(option) && message.contains("--output-dir");
+        assert!(names, "{message}");
     }
 }
