@@ -55,6 +55,28 @@ fn a_capture_that_goes_through_a_pipe_has_nothing_else_in_it() {
     assert!(told.contains("\nverdict    "), "{told}");
 }
 
+/// Zeros come through whole: the summary, the report and the sink say what they are.
+#[test]
+fn a_replay_of_a_gain_of_zero_is_not_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (tones, out, report) = (data("tones-10bit.pcap"), at("out.pcap"), at("report"));
+    let replay = ["replay", tones.to_str().unwrap(), "--gain=0", "-o", &out];
+    let told = karoo_ok([&replay[..], &["--wideband", WIDEBAND, "--report", &report]].concat());
+    let levels = "\nlevels     0.00 and 0.00 counts rms of w, 12.0 are good: see --gain auto\n";
+    let verdict = "Too weak: w, polarisation 0, has no power";
+    assert!(told.contains(levels), "{told}");
+    assert!(told.contains(&format!("\nverdict    {verdict}")), "{told}");
+    let json = std::fs::read(folder.path().join("report/report.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["verdict"]["grade"], "weak");
+    let headline = json["verdict"]["headline"].as_str().unwrap();
+    assert!(headline.starts_with(verdict), "{headline}");
+    let read = karoo_ok(["sink", &out]);
+    let last = "clean: what came is whole and right; stream0 is all zeros\n";
+    assert!(read.ends_with(last), "{read}");
+}
+
 /// A link like /dev/stdout stays what it is, and the capture comes behind what is in the file.
 #[test]
 fn a_capture_goes_into_the_file_that_standard_output_is() {
