@@ -193,7 +193,7 @@ impl Dsim {
     /// The signals and their period that a request asks for.
     fn asked(&self, request: &Message<'_>) -> Result<(String, Vec<Signal>, u64), Refusal> {
         let mut parameters = Parameters::new(request);
-        let original = parameters.required("signals", text)?.trim().to_owned();
+        let original = parameters.required("signals", text)?.to_owned();
         let period = parameters.optional("period", integer)?;
         parameters.end()?;
         if original.len() > LONGEST {
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_trimmed_and_no_longer_than_sensors_should_be() {
+    fn signals_are_kept_as_given_and_no_longer_than_sensors_should_be() {
         let sensors = Sensors::default();
         let changes = Arc::new(ArrayQueue::new(1));
         let dsim = Dsim::new(config(), "cw(1.0, 1e5);", 1, changes, &sensors);
@@ -429,16 +429,16 @@ mod tests {
             let request = Message::parse(request.as_bytes()).unwrap().unwrap();
             dsim.asked(&request)
         };
-        let (original, ..) = asked(8, 1 << 20).unwrap();
-        assert_eq!(original, "0.0+0.0;");
-        let refused = asked(LONGEST + 4, 0).unwrap_err();
-        let Refusal::Fail(why) = refused else {
-            panic!("{refused:?}");
-        };
-        assert!(
-            why.starts_with("signals of 65540 bytes are longer than 65536"),
-            "{why}"
-        );
+        let (original, ..) = asked(8, 2).unwrap();
+        assert_eq!(original, "  0.0+0.0;  ");
+        for (bytes, blanks) in [(LONGEST + 4, 0), (8, LONGEST / 2 - 2)] {
+            let refused = asked(bytes, blanks).unwrap_err();
+            let Refusal::Fail(why) = refused else {
+                panic!("{refused:?}");
+            };
+            let words = "signals of 65540 bytes are longer than 65536";
+            assert!(why.starts_with(words), "{why}");
+        }
     }
 
     #[tokio::test]
