@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use super::log::LogTo;
 use super::{Failure, Files, NewFile, examples, is_pipe, no_dash_to_write};
 use crate::assembly::{Demand, stop_on_signal};
-use crate::config::units::{bytes, hertz, seconds};
+use crate::config::units::{bytes, count, hertz, plain, seconds, seed, time_to_live, unix_time};
 use crate::config::{
     AiomonitorOptions, ConfigError, Cpu, ServeOptions, check_capture_end, doubt_about_rate,
     doubt_about_sync_time, heading,
@@ -50,7 +50,7 @@ pub struct DsimArgs {
     pub interface: Option<String>,
     /// Samples per polarisation, rounded up to whole heaps [default: 4194304 with --output, else
     /// without end]
-    #[arg(long, value_name = "N", conflicts_with = "seconds", help_heading = heading::END)]
+    #[arg(long, value_name = "N", value_parser = count::<u64>("4Mi"), conflicts_with = "seconds", help_heading = heading::END)]
     pub samples: Option<u64>,
     /// Length in seconds of sample time, rounded up to whole heaps
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = heading::END)]
@@ -59,46 +59,46 @@ pub struct DsimArgs {
     #[arg(long, value_name = "HZ", value_parser = hertz, help_heading = heading::TIMING)]
     pub adc_sample_rate: Option<f64>,
     /// UNIX time of timestamp 0 [default: 1763700000 with --output, else now]
-    #[arg(long, value_name = "UNIX", help_heading = heading::TIMING)]
+    #[arg(long, value_name = "UNIX", value_parser = unix_time, help_heading = heading::TIMING)]
     pub sync_time: Option<f64>,
     /// Signals, one for all destinations or one for each, of the functions below
     /// [default: "cw(1.0, 232101234.0);", with --output tones and noise]
     #[arg(long, value_name = "SPEC", help_heading = heading::SIGNAL)]
     pub signals: Option<String>,
     /// Samples per heap
-    #[arg(long, value_name = "N", default_value_t = 4096, help_heading = heading::SEND)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count::<usize>("4096"), help_heading = heading::SEND)]
     pub heap_samples: usize,
     /// Bits per sample, 2 to 16
     #[arg(long, value_name = "B", default_value = "10", help_heading = heading::SEND)]
     pub sample_bits: SampleBits,
     /// Digitiser number of the first polarisation
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::SEND)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = plain::<u64>("must be a whole number from 0 on", "0"), help_heading = heading::SEND)]
     pub first_id: u64,
     /// Samples after which the signals repeat [default: 134217728, with --output 4194304]
-    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
+    #[arg(long, value_name = "N", value_parser = count::<u64>("128Mi"), help_heading = heading::SIGNAL)]
     pub period: Option<u64>,
     /// Samples after which everything repeats [default: the period]
-    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
+    #[arg(long, value_name = "N", value_parser = count::<u64>("128Mi"), help_heading = heading::SIGNAL)]
     pub max_period: Option<u64>,
     /// Timestamp of the first heap; in real time it follows from the sync time [default: 0]
-    #[arg(long, value_name = "N", conflicts_with = "interface", help_heading = heading::TIMING)]
+    #[arg(long, value_name = "N", value_parser = plain::<u64>("must be a whole number from 0 on", "0"), conflicts_with = "interface", help_heading = heading::TIMING)]
     pub first_timestamp: Option<u64>,
     /// Seed of the dither [default: 1 with --output, else any]
-    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
+    #[arg(long, value_name = "N", value_parser = seed, help_heading = heading::SIGNAL)]
     pub dither_seed: Option<u64>,
     /// Seed of noise that gives none [default: 1 with --output, else any, so that digitisers
     /// differ]
-    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
+    #[arg(long, value_name = "N", value_parser = seed, help_heading = heading::SIGNAL)]
     pub seed: Option<u64>,
     /// Multicast time to live
-    #[arg(long, value_name = "N", default_value_t = 4, help_heading = heading::SEND)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = time_to_live, help_heading = heading::SEND)]
     pub ttl: u8,
     /// Faults per heap: drop=P, duplicate=P, reorder=P, late=P[:HEAPS], corrupt=P, gap=P:HEAPS;
     /// with --interface drop, late and gap below 1, and HEAPS 1048576 at most
     #[arg(long, value_name = "FAULTS", default_value = "", help_heading = heading::FAULTS)]
     pub faults: FaultPlan,
     /// Seed of the faults
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::FAULTS)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, help_heading = heading::FAULTS)]
     pub fault_seed: u64,
     /// Write what was sent and which faults were injected as JSON
     #[arg(long, value_name = "FILE.json", conflicts_with = "interface", help_heading = heading::RESULTS)]
@@ -143,7 +143,7 @@ struct Ignored {
     #[arg(long)]
     ibv: bool,
     /// Completion vector
-    #[arg(long, value_name = "V", allow_hyphen_values = true)]
+    #[arg(long, value_name = "V", value_parser = plain::<i64>("must be a whole number", "0"), allow_hyphen_values = true)]
     comp_vector: Option<i64>,
     #[command(flatten)]
     aiomonitor: AiomonitorOptions,

@@ -15,6 +15,7 @@ use super::log::{self, LogTo};
 use super::plan::PlaceOptions;
 use super::{Failure, examples, frame, with_katgpucbf_syntax};
 use crate::assembly::{BackendKind, Demand};
+use crate::config::units::within;
 use crate::config::{
     FgpuConfig, FgpuOptions, InputConfig, arguments, heading, to_toml, with_output_keys,
 };
@@ -56,11 +57,11 @@ pub struct FgpuArgs {
     #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = heading::COMPUTE)]
     memory: MemoryChoice,
     /// Compute threads of the CPU backend; as many as cores are left unless given
-    #[arg(long, value_name = "N", help_heading = heading::COMPUTE, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", help_heading = heading::COMPUTE, value_parser = within(1..=1024_u32, "must be 1 to 1024", "4"))]
     workers: Option<u32>,
     /// Receive chunks beside those that the engine needs: how long it may be held up without loss
     /// [default: 50 ms' worth, at most 64]
-    #[arg(long, value_name = "N", help_heading = heading::RECEIVE, value_parser = clap::value_parser!(u16).range(..=1024))]
+    #[arg(long, value_name = "N", help_heading = heading::RECEIVE, value_parser = within(0..=1024_u16, "must be 0 to 1024", "4"))]
     recv_spare_chunks: Option<u16>,
     #[command(flatten)]
     place: PlaceOptions,
@@ -69,7 +70,7 @@ pub struct FgpuArgs {
     print_plan: bool,
     /// Seconds between reports of Karoo's own sensors (karoo.…) to clients that leave the pace to
     /// them (strategy auto); 0: no such sensors
-    #[arg(long, value_name = "S", default_value_t = 10, help_heading = heading::CONTROL, value_parser = clap::value_parser!(u32).range(..=86400))]
+    #[arg(long, value_name = "S", default_value_t = 10, help_heading = heading::CONTROL, value_parser = within(0..=86400_u32, "must be 0 to 86400 seconds", "10"))]
     karoo_sensors_period: u32,
     /// Where log messages go
     #[arg(long, value_enum, default_value_t, help_heading = heading::CONTROL)]

@@ -224,6 +224,19 @@ fn with_katgpucbf_syntax(command: clap::Command) -> clap::Command {
         .args_override_self(true)
 }
 
+/// Takes what looks like a negative number as the value of the option before it, as argparse does:
+/// the option's rule refuses it then. Else it would be an unknown option, which tells nothing.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let takes = !arg.is_positional() && arg.get_action().takes_values();
+        match takes {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        }
+    });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 /// The whole command line.
 fn command() -> clap::Command {
     let mut command = Cli::command();
@@ -239,7 +252,7 @@ fn command() -> clap::Command {
         .mut_subcommand("doctor", |doctor| doctor::command(doctor.args(&global)))
         .mut_subcommand("shadow", |shadow| shadow::command(shadow.args(&global)))
         .mut_subcommand("dsim", with_katgpucbf_syntax);
-    help::mark_required(command)
+    with_negative_numbers(help::mark_required(command))
 }
 
 fn run(args: Vec<OsString>) -> Result<(), Failure> {
@@ -307,6 +320,43 @@ mod tests {
         }
         let args: Vec<OsString> = vec!["/usr/bin/karoo".into(), "fgpu".into()];
         assert_eq!(arguments(args.clone()), args);
+    }
+
+    /// Of no option of the commands that stand in for katgpucbf's, nor of those beside them, do
+    /// users read the words of the library that parses numbers.
+    #[test]
+    fn numbers_are_refused_by_the_options_own_rules() {
+        let commands = command();
+        for name in ["fgpu", "dsim", "replay", "doctor", "shadow"] {
+            let options = commands.find_subcommand(name).expect(name);
+            let options = options.get_arguments().filter(|arg| !arg.is_positional());
+            let options = options.filter(|arg| arg.get_action().takes_values());
+            for long in options.filter_map(|option| option.get_long()) {
+                for value in ["x", "-5", "1.5", "1e99", "99999999999999999999"] {
+                    let option = format!("--{long}");
+                    let args = ["karoo", name, &option, value];
+                    let Err(refused) = commands.clone().try_get_matches_from(args) else {
+                        continue;
+                    };
+                    let refused = refused.to_string();
+                    for words in [
+                        "invalid digit",
+                        "invalid float",
+                        "number too large",
+                        "is not in",
+                        "unexpected argument '-5'",
+                    ] {
+                        assert!(!refused.contains(words), "{option} {value}: {refused}");
+                    }
+                }
+            }
+        }
+        let args = ["karoo", "fgpu", "--max-delay-diff", "-5"];
+        let refused = commands.try_get_matches_from(args).expect_err("refused");
+        let refused = refused.to_string();
+        let begins = "error: invalid value '-5' for '--max-delay-diff <N>': must be a whole number";
+        assert!(refused.starts_with(begins), "{refused}");
+        assert!(refused.contains("; try 1Mi"), "{refused}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::{
     no_dash_to_write,
 };
 use crate::assembly::StageError;
+use crate::config::units::plain;
 use crate::config::{
     CaptureOptions, ConfigError, Decision, EngineOptions, doubt_about_sync_time, heading,
     with_output_keys,
@@ -59,10 +60,10 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = heading::COMPUTE)]
     memory: MemoryChoice,
     /// Receive queues per polarisation, each with an lcore of its own
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::RECEIVE)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = plain::<usize>("must be 1 to 16 per polarisation", "1"), help_heading = heading::RECEIVE)]
     rx_queues: usize,
     /// Compute threads of the CPU backend; all CPUs unless given
-    #[arg(long, value_name = "N", help_heading = heading::COMPUTE)]
+    #[arg(long, value_name = "N", value_parser = plain::<usize>("must be 1 to 1024", "4"), help_heading = heading::COMPUTE)]
     workers: Option<usize>,
     /// No progress bar, no summary
     #[arg(long, short, help_heading = heading::RESULTS)]

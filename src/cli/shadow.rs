@@ -11,7 +11,7 @@ use live::Shadow;
 use super::frame::positive_seconds;
 use super::serve::Sockets;
 use super::{Failure, examples, fgpu, log, with_katgpucbf_syntax};
-use crate::config::units::seconds;
+use crate::config::units::{seconds, within};
 use crate::config::{
     EngineConfig, FgpuConfig, FgpuOptions, OutputConfig, heading, with_output_keys,
 };
@@ -72,7 +72,7 @@ pub struct ShadowArgs {
     #[arg(long, help_heading = heading::SHADOW)]
     no_follow: bool,
     /// Compare one batch in N [default: as many as come to 100 MB of output a second]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = heading::SHADOW)]
+    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_u64, "must be 1 to 1000000", "10"), help_heading = heading::SHADOW)]
     every: Option<u64>,
     /// End after so many seconds
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = heading::END)]

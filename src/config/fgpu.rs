@@ -10,7 +10,7 @@ use dsp::SampleBits;
 use ground::SampleClock;
 use host::topology::CpuList;
 
-use super::units::bytes;
+use super::units::{bytes, plain};
 use super::{
     ConfigError, EgressConfig, EngineConfig, EngineOptions, FgpuConfig, GainOption, IgnoredOptions,
     InputConfig, JONES_PER_BATCH, RecvConfig, SendConfig, ServeOptions, heading,
@@ -91,7 +91,16 @@ pub struct FgpuOptions {
     pub send_buffer: usize,
     /// Rate at which an output's packets are sent, as a multiple of its own; 0: as fast as the
     /// interface takes them
-    #[arg(long, value_name = "X", default_value_t = 1.1, help_heading = heading::SEND)]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.1,
+        value_parser = plain::<f64>(
+            "must be 0, which is without limit, or from 0.000001 on",
+            "1.1"
+        ),
+        help_heading = heading::SEND
+    )]
     pub send_rate_factor: f64,
     /// What every engine has.
     #[command(flatten)]

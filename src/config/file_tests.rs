@@ -93,11 +93,14 @@ fn what_would_run_can_be_fed_back() {
             "--katcp-host=::1",
         ],
         &[oversampled, narrowband],
+        &["--recv-chunk-samples=32Mi", "--send-packet-payload=4Ki"],
     ] {
         let args = [&REQUIRED[..], &["--wideband", OUTPUT, SOURCES], args].concat();
         let first = matches(&args).unwrap();
         let config = resolved(&first).unwrap();
         let text = to_toml(&command(), &first, &config);
+        // What would run is told in numbers, whatever was typed.
+        assert!(text.contains("recv-chunk-samples = 33554432"), "{text}");
         let none = matches::<&str>([]).unwrap();
         let again = matches(arguments(&text, &command(), &none).unwrap()).unwrap();
         let fed_back = resolved(&again).unwrap();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::fgpu::List;
+use super::units::plain;
 use super::{AiomonitorOptions, heading};
 
 /// Options of katgpucbf that are taken and do nothing here.
@@ -15,19 +16,29 @@ pub struct IgnoredOptions {
     #[arg(long)]
     pub recv_ibv: bool,
     /// Completion vectors for receiving
-    #[arg(long, value_name = "V,…", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "V,…",
+        value_parser = plain::<List<i64>>("must be whole numbers, separated by commas", "0"),
+        allow_hyphen_values = true
+    )]
     pub recv_comp_vector: Option<List<i64>>,
     /// Kernel bypass for sending: the interface's DPDK driver decides
     #[arg(long)]
     pub send_ibv: bool,
     /// Completion vector for sending
-    #[arg(long, value_name = "V", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "V",
+        value_parser = plain::<i64>("must be a whole number", "0"),
+        allow_hyphen_values = true
+    )]
     pub send_comp_vector: Option<i64>,
     /// Send straight from GPU memory; needs --send-ibv
     #[arg(long)]
     pub use_peerdirect: bool,
     /// Jones vectors per batch: the outputs' own jones_per_batch counts
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = plain::<i64>("must be a whole number", "1048576"))]
     pub jones_per_batch: Option<i64>,
     /// Log of katgpucbf's queues
     #[arg(long, value_name = "FILE")]

@@ -8,7 +8,7 @@ use dsp::OutputBits;
 use dsp::delay::{DelaySeconds, LinearDelay};
 use ground::SampleClock;
 
-use super::units::{hertz, seconds};
+use super::units::{count, hertz, plain, seconds, seed, time_to_live, unix_time};
 use super::{ConfigError, GainOption, NarrowbandOptions, OutputConfig, WidebandOptions, heading};
 
 /// Options of an engine.
@@ -21,7 +21,13 @@ pub struct EngineOptions {
     #[arg(long, value_name = "KEY=VALUE,…", help_heading = heading::OUTPUTS)]
     pub narrowband: Vec<NarrowbandOptions>,
     /// Bits of each real and imaginary part sent, 4 or 8
-    #[arg(long, value_name = "BITS", default_value_t = 8, help_heading = heading::OUTPUTS)]
+    #[arg(
+        long,
+        value_name = "BITS",
+        default_value_t = 8,
+        value_parser = plain::<u32>("must be 4 or 8", "8"),
+        help_heading = heading::OUTPUTS
+    )]
     pub send_sample_bits: u32,
     /// Gain of every channel of every output, until a client sets others. In a replay also auto or
     /// auto:RMS: each channel gets the gain with which its real and imaginary parts have this rms,
@@ -35,7 +41,13 @@ pub struct EngineOptions {
     )]
     pub gain: GainOption,
     /// Key of the dither generator: the same key and capture give the same bytes
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::OUTPUTS)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = seed,
+        help_heading = heading::OUTPUTS
+    )]
     pub dither_seed: u64,
     /// ADC sample rate in hertz, or with a unit: 1712e6, 1712M, 1.712GHz
     #[arg(long, value_name = "HZ", value_parser = hertz, help_heading = heading::TIMING)]
@@ -44,16 +56,29 @@ pub struct EngineOptions {
     #[arg(
         long,
         value_name = "UNIX",
+        value_parser = unix_time,
         allow_negative_numbers = true,
         help_heading = heading::TIMING
     )]
     pub sync_time: Option<f64>,
     /// Number of this F-engine in the array, from 0
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::ENGINE)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = plain::<u64>("must be a whole number from 0 on, below --array-size", "0"),
+        help_heading = heading::ENGINE
+    )]
     pub feng_id: u64,
     /// F-engines in the array, by which heap counts go up: the same for all of them, and more than
     /// every --feng-id
-    #[arg(long, value_name = "N", default_value_t = 65536, help_heading = heading::ENGINE)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 65536,
+        value_parser = plain::<u64>("must be a whole number from 1 to 2^40", "64"),
+        help_heading = heading::ENGINE
+    )]
     pub array_size: u64,
     /// Seconds of samples over which statistics of input and outputs are taken, up to 60; 0: none
     #[arg(
@@ -65,17 +90,38 @@ pub struct EngineOptions {
     )]
     pub statistics_period: f64,
     /// Bits per sample of the digitiser, 2 to 16
-    #[arg(long, value_name = "BITS", help_heading = heading::RECEIVE)]
+    #[arg(
+        long,
+        value_name = "BITS",
+        value_parser = plain::<u32>("must be 2 to 16", "10"),
+        help_heading = heading::RECEIVE
+    )]
     pub dig_sample_bits: Option<u32>,
     /// Samples per digitiser packet
-    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = count::<usize>("4096"),
+        help_heading = heading::RECEIVE
+    )]
     pub recv_packet_samples: Option<usize>,
-    /// Samples per polarisation of a receive chunk, which is what is computed at once
-    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
+    /// Samples per polarisation of a receive chunk, which is what is computed at once: 33554432,
+    /// 32Mi
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = count::<usize>("32Mi"),
+        help_heading = heading::RECEIVE
+    )]
     pub recv_chunk_samples: Option<usize>,
     /// Largest difference between the coarse delays of the two polarisations, in samples, for which
     /// input is kept: beyond it batches may be lost
-    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = count::<usize>("1Mi"),
+        help_heading = heading::RECEIVE
+    )]
     pub max_delay_diff: Option<usize>,
     /// Clear the bits of digitiser timestamps below a packet's samples, for digitisers that leave
     /// something there
@@ -83,13 +129,30 @@ pub struct EngineOptions {
     pub mask_timestamp: bool,
     /// Jones vectors (a value of either polarisation for one channel and time) that are computed
     /// before they are sent, rounded up to whole batches of every output
-    #[arg(long, value_name = "N", help_heading = heading::SEND)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = count::<usize>("8Mi"),
+        help_heading = heading::SEND
+    )]
     pub send_chunk_jones: Option<usize>,
     /// Payload bytes of an output packet
-    #[arg(long, value_name = "BYTES", default_value_t = 8192, help_heading = heading::SEND)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 8192,
+        value_parser = count::<usize>("8192"),
+        help_heading = heading::SEND
+    )]
     pub send_packet_payload: usize,
     /// Time to live of output packets
-    #[arg(long, value_name = "TTL", default_value_t = 4, help_heading = heading::SEND)]
+    #[arg(
+        long,
+        value_name = "TTL",
+        default_value_t = 4,
+        value_parser = time_to_live,
+        help_heading = heading::SEND
+    )]
     pub send_ttl: u8,
 }
 

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::units::port;
 use super::{ConfigError, heading};
 
 /// Where a command listens.
@@ -11,11 +12,17 @@ pub struct ServeOptions {
     #[arg(long, value_name = "HOST", default_value = "", help_heading = heading::CONTROL)]
     pub katcp_host: String,
     /// Port of the KATCP server; 0: any
-    #[arg(long, value_name = "PORT", default_value_t = 7147, help_heading = heading::CONTROL)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 7147,
+        value_parser = port,
+        help_heading = heading::CONTROL
+    )]
     pub katcp_port: u16,
     /// Port of http://…/metrics for Prometheus, and of an engine's live page at http://…/; none
     /// unless given
-    #[arg(long, value_name = "PORT", help_heading = heading::CONTROL)]
+    #[arg(long, value_name = "PORT", value_parser = port, help_heading = heading::CONTROL)]
     pub prometheus_port: Option<u16>,
 }
 
@@ -43,13 +50,13 @@ pub struct AiomonitorOptions {
     #[arg(long, value_name = "HOST")]
     pub aiomonitor_host: Option<String>,
     /// Port of katgpucbf's event-loop monitor
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub aiomonitor_port: Option<u16>,
     /// Port of the event-loop monitor's console
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub aioconsole_port: Option<u16>,
     /// Port of the event-loop monitor's web interface
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub aiomonitor_webui_port: Option<u16>,
 }
 

@@ -1,4 +1,11 @@
-//! Numbers with units: `1712M`, `1.712 GHz`, `128Mi`, `10 min`.
+//! Numbers as options have them, with units where there are any: `1712M`, `1.712 GHz`, `128Mi`,
+//! `10 min`.
+//!
+//! Each parser's error has the rule and a value that would do; the command line's own parser puts
+//! option and value in front of it.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// A number that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +25,17 @@ pub enum UnitError {
     /// More bytes than a number holds.
     #[error("is more than any memory has; try 128Mi")]
     TooLarge,
+    /// Not a count of samples or the like.
+    #[error("must be a whole number from 0 to 2^64 - 1, alone or with a unit such as Mi; try {0}")]
+    Count(&'static str),
+    /// Not what the option's rule wants.
+    #[error("{rule}; try {example}")]
+    Rule {
+        /// What the value must be.
+        rule: &'static str,
+        /// A value that would do.
+        example: &'static str,
+    },
 }
 
 /// Where the unit of a number begins.
@@ -76,18 +94,80 @@ pub fn seconds(text: &str) -> Result<f64, UnitError> {
 /// `Gi` by powers of 1024, with or without `B`, with or without a blank.
 pub fn bytes(text: &str) -> Result<usize, UnitError> {
     let (number, unit) = split(text);
-    let factor: usize = match unit.strip_suffix('B').unwrap_or(unit) {
-        "" => 1,
-        "k" | "K" => 1000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        _ => return Err(UnitError::Bytes),
-    };
+    let factor = factor(unit.strip_suffix('B').unwrap_or(unit)).ok_or(UnitError::Bytes)?;
     let number: usize = number.parse().map_err(|_| UnitError::Bytes)?;
-    number.checked_mul(factor).ok_or(UnitError::TooLarge)
+    number
+        .checked_mul(factor as usize)
+        .ok_or(UnitError::TooLarge)
+}
+
+/// What a unit of whole numbers multiplies them by.
+fn factor(unit: &str) -> Option<u64> {
+    match unit {
+        "" => Some(1),
+        "k" | "K" => Some(1000),
+        "M" => Some(1_000_000),
+        "G" => Some(1_000_000_000),
+        "Ki" => Some(1 << 10),
+        "Mi" => Some(1 << 20),
+        "Gi" => Some(1 << 30),
+        _ => None,
+    }
+}
+
+/// A parser of counts, of samples and the like: a whole number, alone or with the units of
+/// [`bytes`], but for the `B`. `example` would do.
+pub fn count<T: TryFrom<u64>>(
+    example: &'static str,
+) -> impl Fn(&str) -> Result<T, UnitError> + Clone {
+    move |text: &str| {
+        let (number, unit) = split(text);
+        let count = number.parse::<u64>().ok().zip(factor(unit));
+        let count = count.and_then(|(number, factor)| number.checked_mul(factor));
+        let count = count.and_then(|count| count.try_into().ok());
+        count.ok_or(UnitError::Count(example))
+    }
+}
+
+/// A parser of plain numbers, or of anything else without a unit. `rule` says in words what the
+/// value must be, and `example` would do.
+pub fn plain<T: FromStr>(
+    rule: &'static str,
+    example: &'static str,
+) -> impl Fn(&str) -> Result<T, UnitError> + Clone {
+    move |text: &str| text.parse().map_err(|_| UnitError::Rule { rule, example })
+}
+
+/// As [`plain`], and the value lies in `range`, which `rule` names.
+pub fn within<T: FromStr + PartialOrd + Clone>(
+    range: RangeInclusive<T>,
+    rule: &'static str,
+    example: &'static str,
+) -> impl Fn(&str) -> Result<T, UnitError> + Clone {
+    move |text: &str| match plain::<T>(rule, example)(text)? {
+        value if range.contains(&value) => Ok(value),
+        _ => Err(UnitError::Rule { rule, example }),
+    }
+}
+
+/// The number of a TCP or UDP port.
+pub fn port(text: &str) -> Result<u16, UnitError> {
+    plain::<u16>("must be the number of a port, 0 to 65535", "7147")(text)
+}
+
+/// The time to live of IP packets.
+pub fn time_to_live(text: &str) -> Result<u8, UnitError> {
+    plain::<u8>("must be a whole number from 0 to 255", "4")(text)
+}
+
+/// Seconds since 1970.
+pub fn unix_time(text: &str) -> Result<f64, UnitError> {
+    plain::<f64>("must be a UNIX time: seconds since 1970", "1763700000")(text)
+}
+
+/// The key of a generator of noise.
+pub fn seed(text: &str) -> Result<u64, UnitError> {
+    plain::<u64>("must be a whole number from 0 to 2^64 - 1", "0")(text)
 }
 
 #[cfg(test)]
@@ -178,6 +258,81 @@ mod tests {
         assert_eq!(bytes("18446744073709551615Gi"), Err(UnitError::TooLarge));
     }
 
+    #[test]
+    fn counts_are_taken_with_and_without_units() {
+        let samples = count::<usize>("32Mi");
+        for (text, value) in [
+            ("33554432", 1 << 25),
+            ("32Mi", 1 << 25),
+            (" 32 Mi ", 1 << 25),
+            ("3k", 3000),
+            ("0", 0),
+            ("18446744073709551615", usize::MAX),
+        ] {
+            assert_eq!(samples(text), Ok(value), "{text}");
+        }
+        for text in [
+            "",
+            "-5",
+            "1e6",
+            "1.5Mi",
+            "32MiB",
+            "x",
+            "Mi",
+            "18446744073709551616",
+            "18446744073709551615Ki",
+        ] {
+            assert_eq!(samples(text), Err(UnitError::Count("32Mi")), "{text}");
+        }
+        assert_eq!(
+            count::<u32>("8")("4Gi"),
+            Err(UnitError::Count("8")),
+            "no u32"
+        );
+    }
+
+    #[test]
+    fn plain_numbers_are_refused_by_the_rule_in_words() {
+        assert_eq!(port("7148"), Ok(7148));
+        assert_eq!(time_to_live("255"), Ok(255));
+        assert_eq!(unix_time("-1.5"), Ok(-1.5));
+        assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+        let threads = within(1..=1024_u32, "must be 1 to 1024", "4");
+        assert_eq!(threads("1024"), Ok(1024));
+        let refused = [
+            (
+                port("70000").map(drop),
+                "must be the number of a port, 0 to 65535; try 7147",
+            ),
+            (
+                time_to_live("-1").map(drop),
+                "must be a whole number from 0 to 255; try 4",
+            ),
+            (
+                unix_time("now").map(drop),
+                "must be a UNIX time: seconds since 1970; try 1763700000",
+            ),
+            (
+                seed("1.0").map(drop),
+                "must be a whole number from 0 to 2^64 - 1; try 0",
+            ),
+            (threads("0").map(drop), "must be 1 to 1024; try 4"),
+            (threads("four").map(drop), "must be 1 to 1024; try 4"),
+        ];
+        for (refused, words) in refused {
+            assert_eq!(refused.unwrap_err().to_string(), words);
+        }
+    }
+
+    /// What would do does.
+    #[test]
+    fn examples_are_taken() {
+        assert_eq!(port("7147"), Ok(7147));
+        assert_eq!(time_to_live("4"), Ok(4));
+        assert_eq!(unix_time("1763700000"), Ok(1_763_700_000.0));
+        assert_eq!(seed("0"), Ok(0));
+    }
+
     proptest! {
         #[test]
         fn a_number_alone_is_what_it_was(value in any::<f64>().prop_filter("a number", |v| v.is_finite())) {
@@ -187,7 +342,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in ".{0,12}") {
-            let _ = (hertz(&text), bytes(&text));
+            let _ = (hertz(&text), bytes(&text), count::<u64>("1")(&text));
         }
     }
 }
