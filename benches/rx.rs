@@ -6,6 +6,7 @@
 //! that it waited for packets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
@@ -124,6 +125,7 @@ impl Bench {
             epoch: EpochHint::WireValue,
             ours: None,
             idle: IdlePolicy::Poll,
+            patience: Duration::ZERO,
         };
         let parts = RxParts {
             queue: port.rx.remove(0),

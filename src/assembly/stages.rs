@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, DpdkError, LcoreHandle, LcorePanic, RxQueue, TxQueue};
@@ -43,6 +44,8 @@ pub struct Reception {
     pub epoch: EpochHint,
     /// Receive chunks beside those that the engine needs: how long it may be held up.
     pub spare_chunks: usize,
+    /// As [`RxConfig::patience`].
+    pub patience: Duration,
 }
 
 /// Where an engine's packets go.
@@ -286,6 +289,7 @@ impl Start<'_> {
                 epoch: reception.epoch,
                 ours: rx.ours,
                 idle: *self.idle.rx.get(lane).unwrap_or(&self.idle.engine),
+                patience: reception.patience,
             };
             let stats = Arc::new(RxStats::default());
             all_stats.push(stats.clone());

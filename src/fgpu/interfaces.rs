@@ -264,6 +264,8 @@ fn chunk_packets(engine: &EngineConfig, interfaces: usize) -> usize {
 /// Started ports of an engine: their queues, source addresses and memberships.
 pub(super) struct OpenPorts {
     pub(super) rx: Vec<RxQueue>,
+    /// Packets that may wait at each receive queue, at least.
+    pub(super) rx_packets: usize,
     pub(super) tx: Vec<TxQueue>,
     pub(super) sources: Vec<SourceAddress>,
     pub(super) ports: Vec<Port>,
@@ -281,9 +283,13 @@ impl OpenPorts {
     ) -> Result<Self, LiveError> {
         let mut started = BTreeMap::new();
         let (mut ports, mut memberships) = (Vec::new(), Vec::new());
+        let mut rx_packets = usize::MAX;
         for (interface, port_use) in &interfaces.uses {
             let steering = config.input.steering_of(&interface.name);
             let port = port_use.open(eal, interface, &steering)?;
+            if port_use.rx_queues > 0 {
+                rx_packets = rx_packets.min(port.rx_packets);
+            }
             ports.push(port.port);
             memberships.push(port.membership);
             started.insert(
@@ -293,6 +299,7 @@ impl OpenPorts {
         }
         let mut open = Self {
             rx: Vec::new(),
+            rx_packets,
             tx: Vec::new(),
             sources: Vec::new(),
             ports,

@@ -21,7 +21,7 @@ use crate::engine::steer::RequestQueues;
 use crate::memory::MemoryError;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::ports::{InterfaceError, Links, Membership, PortError};
-use crate::recv::{EpochHint, RxMode, RxStats};
+use crate::recv::{EpochHint, RxMode, RxStats, chunk_patience};
 
 /// How long devices get to send the last packets: drivers do not tell when these have left.
 const LINGER: Duration = Duration::from_millis(50);
@@ -121,7 +121,8 @@ impl LiveEngine {
         let epoch = epoch(config);
         let feed = reader.map(|reader| Ok::<_, DpdkError>((reader, open.add_capture(&eal)?)));
         let feed = feed.transpose()?;
-        let reception = reception(config, open.rx, epoch, parts.spare_chunks);
+        let rx = (open.rx, open.rx_packets);
+        let reception = reception(config, rx, epoch, parts.spare_chunks);
         let watermarks = reception.queues[0].watermarks.clone();
         let lingers = open.tx.iter().any(|queue| queue.keeps() > 0);
         let transmission = Transmission {
@@ -248,10 +249,11 @@ impl LiveEngine {
     }
 }
 
-/// Where packets come from: the ports' rx queues, or the ring that a capture is read into.
+/// Where packets come from: the ports' rx queues, or the ring that a capture is read into; with how
+/// many packets may wait at each.
 fn reception(
     config: &FgpuConfig,
-    queues: Vec<RxQueue>,
+    (queues, packets): (Vec<RxQueue>, usize),
     epoch: EpochHint,
     spare_chunks: usize,
 ) -> Reception {
@@ -259,6 +261,8 @@ fn reception(
         InputConfig::Live { interfaces, .. } => (&interfaces[..], RxMode::Live),
         InputConfig::Capture { .. } => (&[][..], RxMode::Replay),
     };
+    let (recv, rate) = (&config.engine.recv, config.engine.clock.adc_sample_rate);
+    let patience = chunk_patience(recv, rate, queues.len(), packets, spare_chunks);
     let through = |name: &String| FlowTable::from_sources(&config.input.endpoints_of(name), 1);
     let queues = queues.into_iter().enumerate();
     let queues = queues.map(|(lane, queue)| RxStage {
@@ -272,6 +276,7 @@ fn reception(
         mode,
         epoch,
         spare_chunks,
+        patience,
     }
 }
 

@@ -60,6 +60,8 @@ pub struct OpenPort {
     pub port: Port,
     /// Receive queues for data.
     pub rx: Vec<RxQueue>,
+    /// Packets that may wait at each of them, at least.
+    pub rx_packets: usize,
     /// Transmit queues for data.
     pub tx: Vec<TxQueue>,
     /// Hardware address of the port.
@@ -238,6 +240,7 @@ impl PortUse {
         })?;
         Ok(OpenPort {
             mac: MacAddr(port.port.mac()?),
+            rx_packets: self.frames(),
             port: port.port,
             rx: port.rx,
             tx: port.tx,
@@ -281,6 +284,7 @@ impl PortUse {
         }
         Ok(OpenPort {
             mac: MacAddr(opened.started.port.mac()?),
+            rx_packets: opened.rx_bytes / FRAME,
             port: opened.started.port,
             rx: opened.started.rx,
             tx: opened.started.tx,
@@ -333,6 +337,7 @@ impl PortUse {
         let StartedPort {
             port,
             mut rx,
+            rx_descriptors,
             mut tx,
         } = started;
         let mac = MacAddr(port.mac()?);
@@ -368,6 +373,7 @@ impl PortUse {
                 kernel: shared.then(Memberships::default),
                 sockets: None,
             },
+            rx_packets: rx_descriptors.into(),
             port,
             rx,
             tx,

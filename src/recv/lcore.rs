@@ -53,6 +53,9 @@ pub struct RxConfig {
     pub ours: Option<FlowTable>,
     /// What to do without packets.
     pub idle: IdlePolicy,
+    /// How long the lcore of a live engine lets packets wait in its queue for a free chunk before
+    /// it drops heaps ([`chunk_patience`](super::chunk_patience)).
+    pub patience: Duration,
 }
 
 /// What an rx lcore is made of.
@@ -149,8 +152,8 @@ impl RxLcore {
         }
     }
 
-    /// A turn in which nothing came: gives up the chunks below `follow`, places heaps that have
-    /// waited for long enough, and naps.
+    /// A turn in which nothing came: the queue is empty. Gives up the chunks below `follow`, places
+    /// heaps that have waited for long enough, and naps.
     #[inline]
     fn go_without_packets(
         &mut self,
@@ -158,6 +161,7 @@ impl RxLcore {
         burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) {
+        self.placer.held_since = None;
         if let Some(floor) = follow {
             self.placer.lane.follow(floor);
         }

@@ -142,6 +142,76 @@ fn dropped_heaps_end_the_patience() {
     assert_eq!(placer.dropped_until, 1001 + slots as u64);
 }
 
+/// An engine that was held up costs nothing that the queue can hold, for a while.
+#[test]
+fn heaps_wait_for_a_chunk_while_their_queue_has_room() {
+    let (memory, mut collector) = memory_for(1);
+    let (mut rx, _sender) = lcore("rx_holds", &memory, 0);
+    let pool = frames("rx_holds", 1);
+    let times = PhaseTimes::new("rx", None);
+    let mut clock = PhaseTimer::start(times.clone());
+    let slots = memory.window().slots() as u64;
+    rx.placer.time.newest = Some(0);
+    rx.placer.patience = Duration::from_secs(3600);
+    let mut place = |placer: &mut HeapPlacer, chunk: u64| {
+        let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
+        burst(placer, &mbuf, &mut clock)
+    };
+    // The engine has not looked since the first of these.
+    for chunk in 0..slots {
+        assert_eq!(place(&mut rx.placer, chunk), Ok(1), "{chunk}");
+    }
+    assert!(!memory.has_gaps());
+    assert_eq!(rx.placer.held_since, None);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Only while it waits.
+            while times.progress() == Some(0) && !done.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            collect(&mut collector);
+        });
+        let outcome = place(&mut rx.placer, slots);
+        done.store(true, Ordering::Release);
+        assert_eq!(outcome, Ok(1));
+    });
+    assert_eq!(rx.placer.patient_until, None);
+    // What waits in the queue has waited since then, until that is empty.
+    let held_since = rx.placer.held_since.expect("a wait");
+    rx.placer.patience = Duration::from_nanos(1);
+    let mut next = slots + 1;
+    while place(&mut rx.placer, next) == Ok(1) {
+        next += 1;
+    }
+    assert_eq!(rx.placer.held_since, Some(held_since));
+    assert_eq!(memory.dropped_until(), next + slots);
+    rx.go_without_packets(None, &mut Burst::new(&memory), &mut clock);
+    assert_eq!(rx.placer.held_since, None);
+}
+
+/// Lasting overload costs heaps at once, and no latency; lcores drop together, or the first to do
+/// so would leave the others behind.
+#[test]
+fn a_dropped_heap_ends_the_patience_of_all_lcores() {
+    let (memory, _collector) = memory_for(2);
+    let slots = memory.window().slots() as u64;
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_both", &memory, 1);
+    while memory.has_gaps() {
+        memory.take();
+    }
+    assert!(!placer.may_wait(100), "it has no patience");
+    placer.patience = Duration::from_secs(3600);
+    memory.note_dropped(20);
+    memory.note_dropped(10);
+    assert!(!placer.may_wait(20 + slots - 1));
+    assert_eq!(placer.held_since, None);
+    assert!(placer.may_wait(20 + slots));
+    // Also while it waits.
+    memory.note_dropped(21);
+    assert!(!placer.may_wait(20 + slots));
+}
+
 #[test]
 fn heaps_wait_for_others_for_a_while_in_a_live_engine() {
     let (memory, _collector) = memory_for(1);

@@ -146,6 +146,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
         epoch: EpochHint::WireValue,
         ours: None,
         idle: IdlePolicy::Share,
+        patience: Duration::ZERO,
     };
     let watermarks = Arc::new(ArrayQueue::new(1));
     let (stats, abort) = (Arc::default(), StopFlag::default());

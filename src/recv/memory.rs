@@ -1,6 +1,7 @@
 //! Receive memory: chunk buffers, and the window that maps chunk ids to them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::ArrayQueue;
 use ground::N_POL;
@@ -24,7 +25,7 @@ pub fn floor_after(id: u64) -> u64 {
 pub(super) const MAX_LAG: u64 = 2;
 
 /// Chunk ids from the oldest open one on that may have buffers.
-const SLOTS: usize = 4;
+pub(super) const SLOTS: usize = 4;
 // With fewer, a replay would wait for ever: the newest heap of a capture would be beyond the
 // window, which a silent queue holds back.
 const _: () = assert!(SLOTS >= OPEN_CHUNKS + MAX_LAG as usize);
@@ -51,6 +52,8 @@ pub struct ReceiveMemory {
     chunks: Box<[Arc<Chunk>]>,
     free: ArrayQueue<BufferId>,
     keeps_copies: bool,
+    /// See [`dropped_until`](Self::dropped_until).
+    dropped_until: AtomicU64,
 }
 
 impl ReceiveMemory {
@@ -89,6 +92,21 @@ impl ReceiveMemory {
     /// the input have taken ids of the window, and no memory.
     pub fn has_gaps(&self) -> bool {
         self.free_chunks() > self.all_chunks() - self.window.slots()
+    }
+
+    /// The chunk id behind the window as it was when an rx lcore last dropped a heap for want of a
+    /// chunk.
+    pub(super) fn dropped_until(&self) -> u64 {
+        self.dropped_until.load(Ordering::Relaxed)
+    }
+
+    /// A heap of chunk `id` was dropped for want of a chunk.
+    pub(super) fn note_dropped(&self, id: u64) {
+        let behind = id.saturating_add(self.window.slots() as u64);
+        // Of the heaps of one chunk the first alone changes it.
+        if self.dropped_until() < behind {
+            self.dropped_until.fetch_max(behind, Ordering::Relaxed);
+        }
     }
 
     /// The newest chunk that rx lcores have had a heap of, about; the first two do not count.
@@ -210,6 +228,7 @@ pub fn receive_memory(
         chunks,
         free,
         keeps_copies,
+        dropped_until: AtomicU64::new(0),
     });
     let collector = ChunkCollector::new(config, memory.clone());
     Ok((memory, collector))

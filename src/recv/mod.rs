@@ -16,6 +16,7 @@ mod lane_mirror;
 mod lane_time;
 mod lcore;
 mod memory;
+mod patience;
 mod placer;
 mod presence;
 mod report;
@@ -39,6 +40,7 @@ pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
 pub use memory::{
     OPEN_CHUNKS, ReceiveMemory, ReceiveOptions, chunk_bytes, receive_bytes, receive_memory,
 };
+pub use patience::chunk_patience;
 pub use placer::RxMode;
 pub use presence::PresenceMap;
 pub use report::PolReport;

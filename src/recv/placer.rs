@@ -23,7 +23,8 @@ use crate::net::frame::Datagram;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RxMode {
     /// Time goes on: where no chunk is free, the heap is dropped and counted. The lcore waits for
-    /// the engine only where timestamps leap, and behind gaps, and then not for long.
+    /// the engine only where timestamps leap, behind gaps, and while its queue has room
+    /// ([`RxConfig::patience`]), and then not for long.
     Live,
     /// The source is held up instead: no heap is dropped for want of a chunk, and what is placed
     /// does not depend on how long things take.
@@ -83,6 +84,10 @@ pub(super) struct HeapPlacer {
     pub(super) patient_until: Option<Instant>,
     /// Behind the window as it was when a heap was dropped for want of a place.
     pub(super) dropped_until: u64,
+    /// How long to wait for a free chunk, from the first wait on until the queue is empty again.
+    pub(super) patience: Duration,
+    /// When this lcore first waited for the engine since its queue was last found empty.
+    pub(super) held_since: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
     /// After this long without a heap an lcore that was left behind counts as silent, and heaps
@@ -115,6 +120,8 @@ impl HeapPlacer {
             last_waiting: Instant::now(),
             patient_until: None,
             dropped_until: 0,
+            patience: config.patience,
+            held_since: None,
             left_behind: None,
             silence: SILENCE,
         }
@@ -365,8 +372,22 @@ impl HeapPlacer {
         if self.patient_until.is_none() && id >= self.dropped_until && self.memory.has_gaps() {
             self.patient_until = Some(Instant::now() + WINDOW_PATIENCE);
         }
-        self.patient_until
-            .is_some_and(|until| Instant::now() < until)
+        let leapt = self
+            .patient_until
+            .is_some_and(|until| Instant::now() < until);
+        self.queue_has_room(id) || leapt
+    }
+
+    /// Whether the queue has room for what comes while a heap of this chunk waits. What it holds
+    /// comes later by as much, so this is for an engine that was held up and catches up: behind a
+    /// heap that was dropped, by whichever lcore, an engine that is too slow has no patience. All
+    /// lcores go on at once, or one would leave the others behind.
+    fn queue_has_room(&mut self, id: u64) -> bool {
+        if self.patience.is_zero() || id < self.memory.dropped_until() {
+            return false;
+        }
+        let since = *self.held_since.get_or_insert_with(Instant::now);
+        since.elapsed() < self.patience
     }
 
     #[inline]
@@ -384,6 +405,7 @@ impl HeapPlacer {
             }
             if !self.may_wait(id) {
                 self.dropped_until = id + self.memory.window().slots() as u64;
+                self.memory.note_dropped(id);
                 return located;
             }
             // Between bursts, so that the collector sees the new floor and can free chunks.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
@@ -291,6 +291,7 @@ impl RingPort {
                 mode: RxMode::Replay,
                 epoch: EpochHint::Near(plan.first_timestamp),
                 spare_chunks: 0,
+                patience: Duration::ZERO,
             },
             transmission: Transmission {
                 queues: port.tx,

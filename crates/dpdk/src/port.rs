@@ -40,6 +40,8 @@ pub struct StartedPort {
     pub port: Port,
     /// Receive queues, in order of [`PortConfig::rx_pools`](super::PortConfig::rx_pools).
     pub rx: Vec<RxQueue>,
+    /// Descriptors of each receive queue of a device; 0 of sockets.
+    pub rx_descriptors: u16,
     /// Transmit queues.
     pub tx: Vec<TxQueue>,
 }
@@ -48,7 +50,8 @@ pub struct StartedPort {
 pub(super) fn queues(
     device: Device,
     pools: Vec<MbufPool>,
-    (tx_queues, tx_descriptors): (u16, u16),
+    tx_queues: u16,
+    (rx_descriptors, tx_descriptors): (u16, u16),
     interrupts: bool,
 ) -> StartedPort {
     let rx_queues = pools.len() as u16;
@@ -67,6 +70,7 @@ pub(super) fn queues(
         rx: rx
             .map(|queue| RxQueue(RxEnd::Device(handle(queue), Interrupts::of(interrupts))))
             .collect(),
+        rx_descriptors,
         tx: tx
             .map(|queue| TxQueue(TxEnd::Device(handle(queue))))
             .collect(),
@@ -87,6 +91,7 @@ pub(super) fn socket_queues(
         rx: rx
             .map(|(end, queue)| RxQueue(RxEnd::Sockets(Box::new(end), of(queue))))
             .collect(),
+        rx_descriptors: 0,
         tx: tx
             .map(|(end, queue)| TxQueue(TxEnd::Sockets(Box::new(end), of(queue))))
             .collect(),

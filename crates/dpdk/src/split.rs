@@ -235,7 +235,7 @@ impl Device {
         let mappings = distinct.filter_map(map).collect::<Result<_, _>>()?;
         self.keep(mappings);
         self.split = Some(Split(split));
-        let StartedPort { port, rx, tx } = self.start(config)?;
+        let StartedPort { port, rx, tx, .. } = self.start(config)?;
         let rx = rx.into_iter().map(SplitQueue).collect();
         Ok(SplitPort { port, rx, tx })
     }

@@ -84,7 +84,7 @@ impl Device {
         }
         let control = self.eal.control();
         let mut interrupts = config.rx_interrupts;
-        let tx_descriptors = match self.bring_up(&raw, config, &pools, interrupts) {
+        let descriptors = match self.bring_up(&raw, config, &pools, interrupts) {
             Err(error) if interrupts => {
                 // Not every driver can, and none says so before.
                 let port = &self.name;
@@ -104,19 +104,19 @@ impl Device {
         }
         drop(control);
 
-        let counts = (config.tx_queues as u16, tx_descriptors);
-        Ok(queues(self, pools, counts, interrupts))
+        let tx_queues = config.tx_queues as u16;
+        Ok(queues(self, pools, tx_queues, descriptors, interrupts))
     }
 
-    /// Configures and starts the port, whose control lock is held; returns its transmit
-    /// descriptors.
+    /// Configures and starts the port, whose control lock is held; returns the descriptors of its
+    /// receive queues and of its transmit queues.
     fn bring_up(
         &self,
         raw: &dpdk_sys::karoo_port_info,
         config: &PortConfig,
         pools: &[MbufPool],
         interrupts: bool,
-    ) -> Result<u16, DpdkError> {
+    ) -> Result<(u16, u16), DpdkError> {
         let (rx_descriptors, tx_descriptors) = self.configure(raw, config, pools, interrupts)?;
         if !self.has_rings() {
             check_pools(pools, rx_descriptors)?;
@@ -125,7 +125,7 @@ impl Device {
         // SAFETY: the port is configured and the control lock is held.
         let ret = unsafe { dpdk_sys::rte_eth_dev_start(self.port) };
         self.check(ret, || "rte_eth_dev_start".into())?;
-        Ok(tx_descriptors)
+        Ok((rx_descriptors, tx_descriptors))
     }
 
     fn configure(

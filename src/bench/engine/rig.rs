@@ -337,6 +337,8 @@ impl Around<'_> {
             mode: RxMode::Live,
             epoch: EpochHint::WireValue,
             spare_chunks: self.options.spare_chunks(),
+            // What an engine loses is measured, not what its queues hold back.
+            patience: Duration::ZERO,
         };
         let transmission = Transmission {
             queues: ports.tx,

@@ -42,6 +42,7 @@ fn loopback(name: &str) -> (dpdk::TxQueue, dpdk::RxQueue, dpdk::Port) {
         port,
         mut rx,
         mut tx,
+        ..
     } = device.start(&PortConfig::default()).expect("start");
     (tx.remove(0), rx.remove(0), port)
 }

@@ -181,6 +181,7 @@ impl Rig {
             mode: RxMode::Live,
             epoch: EpochHint::WireValue,
             spare_chunks: 0,
+            patience: Duration::ZERO,
         };
         let transmission = Transmission {
             queues: port.tx,
