@@ -135,6 +135,11 @@ fn causes(out: &mut String, counts: &Counts) {
             "mode",
             "the header's mode byte is near none of the modulations",
         ),
+        (
+            counts.equaliser,
+            "equaliser",
+            "the taps of the equaliser ran away",
+        ),
         (counts.cut, "cut", "the samples end within the frame"),
         (
             counts.not_acquired,

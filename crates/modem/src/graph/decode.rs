@@ -142,8 +142,8 @@ impl Decode {
             first,
         };
         Some(match self.decoder.decode(samples, &start) {
-            Some(frame) => FrameRecord::Frame(Box::new(frame)),
-            None => FrameRecord::NotAcquired,
+            Ok(frame) => FrameRecord::Frame(Box::new(frame)),
+            Err(missed) => FrameRecord::Missed(missed),
         })
     }
 }

@@ -3,7 +3,7 @@
 use num_complex::Complex32;
 
 use super::bytes::{Put, Take, complexes};
-use crate::rx::{Outcome, ReceivedFrame};
+use crate::rx::{Missed, Outcome, ReceivedFrame};
 use crate::waveform::{BODY_SYMBOLS, HEADER_BYTES, Header, Modulation};
 
 /// Bytes ahead of the body: eleven numbers, and the header.
@@ -24,16 +24,16 @@ pub(super) const fn bytes(points: bool) -> usize {
 /// What the node `modem_decode` puts out for each tick.
 ///
 /// As bytes, little-endian: five integers of 64 bits, namely what it is (0 nothing, 1 not acquired,
-/// 2 a frame), its outcome (0 delivered, 1 mode, 2 length, 3 check), its start, and how many taps
-/// and points there are; six floats of 64 bits, namely fraction of the start, Es/N0 in dB, EVM,
+/// 2 a frame, 3 a frame whose equaliser's taps ran away), its outcome (0 delivered, 1 mode, 2
+/// length, 3 check), its start, and how many taps and points there are; six floats of 64 bits, namely fraction of the start, Es/N0 in dB, EVM,
 /// frequency, clock and amplitude; the header's 8 bytes; the body in 12 256 bytes. With points,
 /// 128 taps and 12 256 points follow, pairs of floats of 32 bits. What is not used is zero.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FrameRecord {
     /// No frame.
     Nothing,
-    /// A frame that was found, and has no preamble.
-    NotAcquired,
+    /// What was found, and could not be decoded.
+    Missed(Missed),
     /// A frame.
     Frame(Box<ReceivedFrame>),
 }
@@ -56,8 +56,11 @@ impl FrameRecord {
         let mut all = Put(bytes);
         let frame = match self {
             FrameRecord::Nothing => return all.rest(),
-            FrameRecord::NotAcquired => {
-                all.u64(1);
+            FrameRecord::Missed(missed) => {
+                all.u64(match missed {
+                    Missed::NotAcquired => 1,
+                    Missed::Equaliser => 3,
+                });
                 return all.rest();
             }
             FrameRecord::Frame(frame) => frame,
@@ -96,8 +99,9 @@ impl FrameRecord {
         let mut all = Take(bytes);
         match all.u64()? {
             0 => return Some(FrameRecord::Nothing),
-            1 => return Some(FrameRecord::NotAcquired),
+            1 => return Some(FrameRecord::Missed(Missed::NotAcquired)),
             2 => {}
+            3 => return Some(FrameRecord::Missed(Missed::Equaliser)),
             _ => return None,
         }
         let outcome = *OUTCOMES.get(usize::try_from(all.u64()?).ok()?)?;

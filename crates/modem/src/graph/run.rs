@@ -81,13 +81,12 @@ pub fn receive(
     let executor = Executor::new(&graph, settings).map_err(GraphError::Graph)?;
     let (samples, used) = blocks(read, BLOCK, Cut::Stream(FLUSH));
     let done = RefCell::new(Counts::default());
-    let mut not_acquired = 0;
     let frames = Records::new(
         record::bytes(config.points),
         |bytes: &[u8]| match FrameRecord::read(bytes).map_err(io::Error::other)? {
             FrameRecord::Nothing => Ok(()),
-            FrameRecord::NotAcquired => {
-                not_acquired += 1;
+            FrameRecord::Missed(missed) => {
+                done.borrow_mut().miss(missed);
                 Ok(())
             }
             FrameRecord::Frame(frame) => {
@@ -116,13 +115,14 @@ pub fn receive(
         .map_err(GraphError::Run)?;
     run.run().map_err(GraphError::Run)?;
     let [samples, bad_samples, detected, before, cut] = seen;
+    let done = done.into_inner();
     let counts = Counts {
         samples,
         bad_samples,
         detected,
-        not_acquired: before + not_acquired,
+        not_acquired: before + done.not_acquired,
         cut,
-        ..done.into_inner()
+        ..done
     };
     let correction = Correction {
         dc: Complex64::new(off[0], off[1]),

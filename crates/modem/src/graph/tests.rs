@@ -75,6 +75,21 @@ fn a_placed_graph_receives_the_same() {
 }
 
 #[test]
+fn a_graph_counts_frames_whose_taps_ran_away_as_a_receiver_does() {
+    // A tone, with which the original's steps are far too large for many taps.
+    let tone = Complex32::new(1.0, 0.0);
+    let samples: Vec<Complex32> = mixed().iter().map(|x| x + tone).collect();
+    let config = RxConfig {
+        equaliser: Equaliser::Lms,
+        taps: 128,
+        ..RxConfig::default()
+    };
+    let (frames, received) = by_graph(&config, Copies::Number(2), &samples, 4096);
+    assert_eq!((frames.len(), received.counts.equaliser), (0, 3));
+    assert_eq!((frames, received), alone(&config, &samples));
+}
+
+#[test]
 fn the_interpreter_receives_the_same_bytes() {
     let config = RxConfig::default();
     let graph = receiver(&config).unwrap();

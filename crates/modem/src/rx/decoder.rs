@@ -6,7 +6,7 @@ use super::acquire::Start;
 use super::bank::{Bank, TAPS};
 use super::config::RxConfig;
 use super::fit::{Fit, Fitter};
-use super::frame::{Outcome, ReceivedFrame};
+use super::frame::{Missed, Outcome, ReceivedFrame};
 use super::original::{BlockLms, Packet};
 use super::samples::Samples;
 use crate::waveform::{
@@ -76,14 +76,15 @@ impl Decoder {
         }
     }
 
-    /// Decodes the frame at `start`. `None` if there is no preamble.
-    pub fn decode(&mut self, samples: Samples, start: &Start) -> Option<ReceivedFrame> {
-        let fit = self.fitter.fit(&self.bank, samples, start)?;
+    /// Decodes the frame at `start`.
+    pub fn decode(&mut self, samples: Samples, start: &Start) -> Result<ReceivedFrame, Missed> {
+        let fit = self.fitter.fit(&self.bank, samples, start);
+        let fit = fit.ok_or(Missed::NotAcquired)?;
         FrameDecoder::new(self, SymbolSource::Samples(samples), fit).decode()
     }
 
     /// Decodes the symbols that the original's receiver has made of a frame.
-    pub fn decode_packet(&mut self, packet: &Packet) -> Option<ReceivedFrame> {
+    pub fn decode_packet(&mut self, packet: &Packet) -> Result<ReceivedFrame, Missed> {
         let (re, im) = packet.symbols;
         for (filtered, symbols) in self.filtered.iter_mut().zip([re, im]) {
             filtered.fill(0.0);

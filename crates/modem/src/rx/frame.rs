@@ -20,6 +20,15 @@ pub enum Outcome {
     Check,
 }
 
+/// Why nothing could be decoded where something was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// There is no preamble: it is no frame.
+    NotAcquired,
+    /// There is a preamble, and the equaliser's taps ran away, in it or behind it.
+    Equaliser,
+}
+
 /// A frame that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedFrame {
@@ -95,6 +104,8 @@ pub struct Counts {
     pub length: u64,
     /// Of these: delivered as failed, see [`Outcome::Check`].
     pub check: u64,
+    /// Of these: not delivered, see [`Missed::Equaliser`].
+    pub equaliser: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -109,6 +120,7 @@ impl std::ops::AddAssign for Counts {
             mode,
             length,
             check,
+            equaliser,
         } = more;
         self.samples += samples;
         self.bad_samples += bad_samples;
@@ -119,6 +131,7 @@ impl std::ops::AddAssign for Counts {
         self.mode += mode;
         self.length += length;
         self.check += check;
+        self.equaliser += equaliser;
     }
 }
 
@@ -131,7 +144,7 @@ impl Counts {
 
     /// Frames that were found and not delivered, whatever the cause.
     pub fn not_delivered(&self) -> u64 {
-        self.mode + self.length + self.check + self.cut
+        self.mode + self.length + self.check + self.equaliser + self.cut
     }
 
     /// Counts what became of a frame.
@@ -141,6 +154,14 @@ impl Counts {
             Outcome::Mode => &mut self.mode,
             Outcome::Length => &mut self.length,
             Outcome::Check => &mut self.check,
+        } += 1;
+    }
+
+    /// Counts what nothing could be decoded of.
+    pub fn miss(&mut self, missed: Missed) {
+        *match missed {
+            Missed::NotAcquired => &mut self.not_acquired,
+            Missed::Equaliser => &mut self.equaliser,
         } += 1;
     }
 }

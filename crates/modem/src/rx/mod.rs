@@ -58,7 +58,7 @@ pub(crate) use {
 
 pub use config::{Acquisition, Equaliser, ModeVote, RxConfig, RxConfigError};
 pub use correct::Correction;
-pub use frame::{Counts, Outcome, ReceivedFrame};
+pub use frame::{Counts, Missed, Outcome, ReceivedFrame};
 pub use meter::{Meter, Metered};
 pub use receiver::Receiver;
 pub use simd::Level;

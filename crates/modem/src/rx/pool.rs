@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use super::acquire::Start;
 use super::config::{RxConfig, RxConfigError};
 use super::decoder::Decoder;
-use super::frame::ReceivedFrame;
+use super::frame::{Missed, ReceivedFrame};
 use super::samples::Samples;
 
 /// Frames that wait for a thread, for each thread.
@@ -23,15 +23,18 @@ struct Job {
     start: Start,
 }
 
+/// What became of a frame that was found.
+type Decoded = Result<ReceivedFrame, Missed>;
+
 /// A job that is done: its frame, if there is one, or the panic that it came to, and its buffer.
 struct Done {
     number: u64,
-    frame: thread::Result<Option<ReceivedFrame>>,
+    frame: thread::Result<Decoded>,
     buffer: Vec<f32>,
 }
 
 /// Makes a frame of samples.
-type Decode = Box<dyn FnMut(Samples, &Start) -> Option<ReceivedFrame> + Send>;
+type Decode = Box<dyn FnMut(Samples, &Start) -> Decoded + Send>;
 
 /// What a thread does.
 type Work = Box<dyn FnOnce() + Send>;
@@ -62,7 +65,7 @@ pub(crate) struct Pool {
     done: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
     /// Frames that came back before one that was found earlier.
-    early: BTreeMap<u64, thread::Result<Option<ReceivedFrame>>>,
+    early: BTreeMap<u64, thread::Result<Decoded>>,
     buffers: Vec<Vec<f32>>,
     given: u64,
     taken: u64,
@@ -130,7 +133,7 @@ impl Pool {
 
     /// Takes the frames whose turn it is; all that were given if `wait`. Where decoding one
     /// panicked, so does this, as it would without threads.
-    pub fn take(&mut self, wait: bool, mut each: impl FnMut(Option<ReceivedFrame>)) {
+    pub fn take(&mut self, wait: bool, mut each: impl FnMut(Decoded)) {
         while self.taken < self.given {
             // After a panic too: the frames after the one that panicked are in `early`.
             if let Some(frame) = self.early.remove(&self.taken) {
@@ -195,7 +198,7 @@ mod tests {
                 ended.fetch_add(1, Ordering::Relaxed);
             })
         };
-        let refused = Pool::start(5, || Box::new(|_, _| None), spawn)
+        let refused = Pool::start(5, || Box::new(|_, _| Err(Missed::NotAcquired)), spawn)
             .err()
             .unwrap();
         assert_eq!(
@@ -218,7 +221,7 @@ mod tests {
         let decode = || -> Decode {
             Box::new(|samples, _| {
                 assert_ne!(samples.first, 2, "the third one");
-                None
+                Err(Missed::NotAcquired)
             })
         };
         let spawn = |work| thread::Builder::new().spawn(work);

@@ -7,7 +7,7 @@ use super::acquirer::Acquirer;
 use super::config::{Acquisition, RxConfig, RxConfigError};
 use super::correct::Correction;
 use super::decoder::{Decoder, FRAME_AFTER};
-use super::frame::{Counts, ReceivedFrame};
+use super::frame::{Counts, Missed, ReceivedFrame};
 use super::original::Front;
 use super::pool::Pool;
 use super::samples::Samples;
@@ -133,6 +133,7 @@ impl Receiver {
             mode: done.mode,
             length: done.length,
             check: done.check,
+            equaliser: done.equaliser,
             ..seen
         }
     }
@@ -145,13 +146,17 @@ fn take(workers: &mut Workers, counts: &mut Counts, frames: &mut Vec<ReceivedFra
     }
 }
 
-fn append(counts: &mut Counts, frames: &mut Vec<ReceivedFrame>, frame: Option<ReceivedFrame>) {
+fn append(
+    counts: &mut Counts,
+    frames: &mut Vec<ReceivedFrame>,
+    frame: Result<ReceivedFrame, Missed>,
+) {
     match frame {
-        Some(frame) => {
+        Ok(frame) => {
             counts.add(frame.outcome);
             frames.push(frame);
         }
-        None => counts.not_acquired += 1,
+        Err(missed) => counts.miss(missed),
     }
 }
 

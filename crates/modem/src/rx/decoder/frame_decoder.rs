@@ -9,7 +9,7 @@ use crate::rx::bank::{LEAD, TAPS};
 use crate::rx::config::{Equaliser, ModeVote};
 use crate::rx::decide::{SoftBits, decide, pack};
 use crate::rx::fit::Fit;
-use crate::rx::frame::{Outcome, ReceivedFrame};
+use crate::rx::frame::{Missed, Outcome, ReceivedFrame};
 use crate::rx::original;
 use crate::rx::samples::Samples;
 use crate::rx::search::PERIOD;
@@ -32,6 +32,21 @@ const TIMING: (f64, f64) = (0.05, 0.0006);
 const TIMING_SLOPE: f64 = FRAC_PI_2;
 /// Largest timing error of a block that is believed, in symbols.
 const TIMING_LIMIT: f64 = 0.2;
+
+/// The largest step of least mean squares that taps take from a block of `count` symbols: one over
+/// Σₖ Σᵢ |y[k + i]|². No eigenvalue of the block's Σ y yᴴ is above that sum, so that no update
+/// makes an error of the block larger than it was, whatever the payload: the sum is the eigenvalue
+/// where the payload is a tone, as padding is.
+fn largest_step(y: (&[f32], &[f32]), count: usize, taps: usize) -> f32 {
+    let power = |k: usize| y.0[k] * y.0[k] + y.1[k] * y.1[k];
+    let mut of_tap: f32 = (0..count).map(power).sum();
+    let mut all = 0.0;
+    for tap in 0..taps {
+        all += of_tap;
+        of_tap += power(tap + count) - power(tap);
+    }
+    1.0 / all.max(f32::MIN_POSITIVE)
+}
 
 /// Where a frame's symbols come from.
 pub(super) enum SymbolSource<'a> {
@@ -99,8 +114,8 @@ impl<'a> FrameDecoder<'a> {
         }
     }
 
-    /// Decodes the frame. `None` if there are no taps for it, or if they ran away.
-    pub fn decode(mut self) -> Option<ReceivedFrame> {
+    /// Decodes the frame, if there are taps for it and they do not run away.
+    pub fn decode(mut self) -> Result<ReceivedFrame, Missed> {
         let ratio = self.train()?;
         let (header, distance) = self.decide_header();
         let mut frame = ReceivedFrame {
@@ -120,8 +135,7 @@ impl<'a> FrameDecoder<'a> {
         };
         let error = self.decide_body(header.modulation, ratio, &mut frame);
         if !error.is_finite() {
-            // The equaliser's taps ran away.
-            return None;
+            return Err(Missed::Equaliser);
         }
         frame.evm = (error / BODY_SYMBOLS as f64).sqrt();
         frame.body = pack(header.modulation, &self.decoder.decided[HEADER_SYMBOLS..]);
@@ -144,7 +158,7 @@ impl<'a> FrameDecoder<'a> {
             let taps = re.iter().zip(im);
             frame.taps = taps.map(|(&re, &im)| Complex32::new(re, im)).collect();
         }
-        Some(frame)
+        Ok(frame)
     }
 
     /// Filters and interpolates until `until` symbols are there.
@@ -181,7 +195,7 @@ impl<'a> FrameDecoder<'a> {
     }
 
     /// Finds the taps by the CEF; tells the ratio of signal to noise.
-    fn train(&mut self) -> Option<f64> {
+    fn train(&mut self) -> Result<f64, Missed> {
         let taps = self.decoder.config.taps;
         self.interpolate_to(CEF_SYMBOLS + taps);
         let Decoder {
@@ -193,20 +207,27 @@ impl<'a> FrameDecoder<'a> {
         } = &mut *self.decoder;
         let y = (re.as_slice(), im.as_slice());
         let solution = match config.equaliser {
-            Equaliser::LeastSquares => least_squares(config.level, y, known, taps)?,
+            Equaliser::LeastSquares => {
+                let solution = least_squares(config.level, y, known, taps);
+                solution.ok_or(Missed::NotAcquired)?
+            }
             Equaliser::Lms => {
                 let gain = match self.source {
                     // Given symbols have the original's gain.
                     SymbolSource::Given => 1.0,
                     SymbolSource::Samples(_) => original::level(y, known, taps),
                 };
-                let (solution, equaliser) = original::train(y, known, taps, gain)?;
+                if !gain.is_finite() {
+                    return Err(Missed::NotAcquired);
+                }
+                let trained = original::train(y, known, taps, gain);
+                let (solution, equaliser) = trained.ok_or(Missed::Equaliser)?;
                 *lms = Some(equaliser);
                 solution
             }
         };
         self.set_taps(&solution.taps);
-        Some(solution.ratio)
+        Ok(solution.ratio)
     }
 
     fn set_taps(&mut self, taps: &[Complex64]) {
@@ -262,8 +283,10 @@ impl<'a> FrameDecoder<'a> {
             }
         }
         let step = match config.equaliser {
-            Equaliser::LeastSquares => config.step,
-            Equaliser::Lms => 0.0,
+            Equaliser::LeastSquares if config.step > 0.0 => {
+                config.step.min(largest_step(y, count, taps))
+            }
+            Equaliser::LeastSquares | Equaliser::Lms => 0.0,
         };
         let e = (&mut er[..count], &mut ei[..count]);
         let all = 0..1 + count;

@@ -112,11 +112,8 @@ pub(crate) fn level(y: Planar, d: &[f32], taps: usize) -> f64 {
     (POWER * d.len() as f64 / energy).sqrt()
 }
 
-/// The original's start of the equaliser. `None` if the taps ran away.
+/// The original's start of the equaliser, with a finite gain. `None` if the taps ran away.
 pub(crate) fn train(y: Planar, d: &[f32], taps: usize, gain: f64) -> Option<(Solution, BlockLms)> {
-    if !gain.is_finite() {
-        return None;
-    }
     let mut equaliser = BlockLms::new(taps, gain);
     let errors = equaliser.train(y, d);
     let taps = equaliser.taps();

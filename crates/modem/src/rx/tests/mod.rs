@@ -2,6 +2,7 @@
 
 mod front_end;
 mod hostile;
+mod steps;
 
 use std::sync::LazyLock;
 
