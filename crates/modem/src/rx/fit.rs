@@ -5,7 +5,10 @@
 //!
 //! eⱼ = (|zⱼ(δ + ½)|² − |zⱼ(δ − ½)|²) / (K · mean |z|²), K its slope per sample for a clean pulse,
 //!
-//! says how late the block is. A straight line through the eⱼ gives delay and clock, three times
+//! says how late the block is. Where the STF alone shows a clock that is far off, so that blocks far
+//! from where the frame was found would be too late for that, all of this is around that clock.
+//!
+//! A straight line through the eⱼ gives delay and clock, three times
 //! over, each time around the line before. The phases of the zⱼ give the frequency in the same way,
 //! which is the maximum-likelihood estimate for a tone in noise (S. Tretter, IEEE Trans. Inf.
 //! Theory 31(6), 1985).
@@ -20,7 +23,7 @@ use num_complex::Complex64;
 
 use super::acquire::Start;
 use super::bank::Bank;
-use super::blocks::{BLOCKS, Despread, signs};
+use super::blocks::{BLOCK_SPAN, BLOCKS, Despread, signs};
 use super::samples::Samples;
 use super::search::PERIOD;
 use super::simd::Level;
@@ -36,6 +39,11 @@ const SETS: usize = (BLOCKS - CEF) / SET;
 const LEAST: usize = 4;
 /// Fits of the timing, each around the one before.
 const ROUNDS: usize = 3;
+/// Fits of the STF alone, by which a clock that is far off is found.
+const COARSE_ROUNDS: usize = 2;
+/// A clock that is far off, relative: over the preamble its blocks get too late for the early-late
+/// difference, and for what is kept of them.
+const FAR: f64 = 120e-6;
 /// An early block counts as absent if its power is below this share of the mean.
 const THERE: f64 = 0.25;
 
@@ -95,12 +103,39 @@ struct TimingLine {
 }
 
 impl TimingLine {
+    /// No delay anywhere, with these blocks of the STF.
+    fn new(stf: &[usize]) -> TimingLine {
+        TimingLine {
+            stf: 0.0,
+            cef: 0.0,
+            clock: 0.0,
+            stf_middle: stf.iter().sum::<usize>() as f64 / stf.len() as f64,
+            cef_middle: (CEF + BLOCKS - 1) as f64 / 2.0,
+        }
+    }
+
     fn delay(&self, block: usize) -> f64 {
         let (delay, middle) = match block < CEF {
             true => (self.stf, self.stf_middle),
             false => (self.cef, self.cef_middle),
         };
         delay + self.clock * (block as f64 - middle)
+    }
+}
+
+/// Where blocks are beside those of a nominal clock: their delay at one of them, and its change.
+#[derive(Clone, Copy, Default)]
+struct Nominal {
+    delay: f64,
+    /// From one block to the next.
+    clock: f64,
+    /// Number of the block at which the delay is.
+    middle: f64,
+}
+
+impl Nominal {
+    fn delay(&self, block: usize) -> f64 {
+        self.delay + self.clock * (block as f64 - self.middle)
     }
 }
 
@@ -139,31 +174,71 @@ impl Fitter {
     /// Fits the preamble of the frame that begins at `start`. `None` if its samples or its power
     /// are not there.
     pub fn fit(&mut self, bank: &Bank, samples: Samples, start: &Start) -> Option<Fit> {
-        let first = self.despread(bank, samples, start)?;
-        let stf: Vec<usize> = (first.max(1)..STF_REPETITIONS - 1).collect();
-        if stf.len() < LEAST {
-            return None;
-        }
-        let mut timing = TimingLine {
-            stf: 0.0,
-            cef: 0.0,
-            clock: 0.0,
-            stf_middle: stf.iter().sum::<usize>() as f64 / stf.len() as f64,
-            cef_middle: (CEF + BLOCKS - 1) as f64 / 2.0,
+        let inner = |first: usize| -> Option<Vec<usize>> {
+            let stf: Vec<usize> = (first.max(1)..STF_REPETITIONS - 1).collect();
+            (stf.len() >= LEAST).then_some(stf)
         };
+        let mut nominal = Nominal::default();
+        let mut first = self.despread(bank, samples, start, &nominal)?;
+        let mut stf = inner(first)?;
+        let coarse = self.coarse(bank, first, &stf)?;
+        if coarse.clock.abs() > FAR * PERIOD as f64 {
+            nominal = coarse;
+            first = self.despread(bank, samples, start, &nominal)?;
+            stf = inner(first)?;
+        }
+        let mut timing = TimingLine::new(&stf);
         let mut power = 0.0;
         for _ in 0..ROUNDS {
             power = self.refine(bank, first, &stf, &mut timing)?;
         }
         let frequency = self.frequency(bank, first, &stf, &timing);
         let to_cef = timing.clock * (CEF as f64 - timing.cef_middle);
+        // Delays are those of blocks' middles; of a clock that is near they are nearly the same.
+        let to_middle = nominal.clock / PERIOD as f64 * (BLOCK_SPAN / 2) as f64;
         Some(Fit {
             cef: start.sample + PERIOD * CEF as i64,
-            fraction: start.fraction + timing.cef + to_cef,
-            clock: timing.clock / PERIOD as f64,
+            fraction: start.fraction + nominal.delay(CEF) - to_middle + timing.cef + to_cef,
+            clock: (nominal.clock + timing.clock) / PERIOD as f64,
             frequency,
             amplitude: power.sqrt(),
         })
+    }
+
+    /// Delay and clock by the STF alone, which begins near where the frame was found. `None` if it
+    /// has no power.
+    fn coarse(&self, bank: &Bank, first: usize, stf: &[usize]) -> Option<Nominal> {
+        let mut timing = TimingLine::new(stf);
+        for _ in 0..COARSE_ROUNDS {
+            let values: Vec<(f64, f64)> = stf
+                .iter()
+                .map(|&j| self.late(bank, first, j, &timing))
+                .collect();
+            let power = mean_power(&values)?;
+            let mut line = Line::default();
+            timing.stf += line.add(&self.points(stf, &values, power), 1.0).1;
+            timing.clock += line.slope();
+        }
+        Some(Nominal {
+            delay: timing.stf,
+            clock: timing.clock,
+            middle: timing.stf_middle,
+        })
+    }
+
+    /// Early-late difference and power of a block.
+    fn late(&self, bank: &Bank, first: usize, j: usize, timing: &TimingLine) -> (f64, f64) {
+        let delay = timing.delay(j);
+        let at = |offset: f64| self.at(bank, first, j, delay + offset).norm_sqr();
+        (at(0.5) - at(-0.5), at(0.0))
+    }
+
+    /// Blocks of the STF, and how many samples late each is.
+    fn points(&self, stf: &[usize], values: &[(f64, f64)], power: f64) -> Vec<(f64, f64)> {
+        let points = stf.iter().zip(values);
+        points
+            .map(|(&j, value)| (j as f64, value.0 / (self.slope * power)))
+            .collect()
     }
 
     /// Fits delays and clock around `timing`, and adds them to it; tells the mean power of the
@@ -175,27 +250,12 @@ impl Fitter {
         stf: &[usize],
         timing: &mut TimingLine,
     ) -> Option<f64> {
-        // Early-late difference and power of a block.
-        let late = |j: usize| -> (f64, f64) {
-            let delay = timing.delay(j);
-            let at = |offset: f64| self.at(bank, first, j, delay + offset).norm_sqr();
-            (at(0.5) - at(-0.5), at(0.0))
-        };
+        let late = |j: usize| self.late(bank, first, j, timing);
         let of_stf: Vec<(f64, f64)> = stf.iter().map(|&j| late(j)).collect();
         let of_cef: Vec<(f64, f64)> = (CEF..BLOCKS).map(late).collect();
-        let mean =
-            |values: &[(f64, f64)]| values.iter().map(|v| v.1).sum::<f64>() / values.len() as f64;
-        let powers = [mean(&of_stf), mean(&of_cef)];
-        if !powers.iter().all(|power| power.is_finite() && *power > 0.0) {
-            return None;
-        }
+        let powers = [mean_power(&of_stf)?, mean_power(&of_cef)?];
         let mut line = Line::default();
-        let points: Vec<_> = stf
-            .iter()
-            .zip(&of_stf)
-            .map(|(&j, value)| (j as f64, value.0 / (self.slope * powers[0])))
-            .collect();
-        timing.stf += line.add(&points, 1.0).1;
+        timing.stf += line.add(&self.points(stf, &of_stf, powers[0]), 1.0).1;
         let points: Vec<_> = of_cef
             .chunks(SET)
             .enumerate()
@@ -211,12 +271,19 @@ impl Fitter {
     }
 
     /// Despreads all blocks that are there; tells the number of the first.
-    fn despread(&mut self, bank: &Bank, samples: Samples, start: &Start) -> Option<usize> {
+    fn despread(
+        &mut self,
+        bank: &Bank,
+        samples: Samples,
+        start: &Start,
+        nominal: &Nominal,
+    ) -> Option<usize> {
         self.blocks.clear();
         let earliest = (start.origin - start.sample).max(0);
         let earliest = usize::try_from((earliest + PERIOD - 1) / PERIOD).ok()?;
         for j in earliest..BLOCKS {
             let centre = (start.sample + PERIOD * j as i64) as f64 + start.fraction;
+            let centre = centre + nominal.delay(j);
             let of_block = Despread::new(self.level, samples, centre, &signs(j), start.frequency)?;
             self.blocks.push(of_block);
         }
@@ -261,6 +328,12 @@ impl Fitter {
         per_block += line.slope();
         per_block / GOLAY_LENGTH as f64
     }
+}
+
+/// Mean of the powers of early-late differences and powers. `None` if there is none.
+fn mean_power(values: &[(f64, f64)]) -> Option<f64> {
+    let power = values.iter().map(|value| value.1).sum::<f64>() / values.len() as f64;
+    (power.is_finite() && power > 0.0).then_some(power)
 }
 
 /// Phases from that of the sum of all.

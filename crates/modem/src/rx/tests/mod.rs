@@ -140,7 +140,15 @@ fn frames_that_abut_are_all_received() {
 fn a_frame_is_received_at_the_ends_of_frequency_and_clock() {
     let sent = frame(Modulation::Qam256, 3);
     // Of 80 Msample/s, 400 kHz.
-    for (frequency, clock_ppm) in [(0.005, 100.0), (-0.005, -100.0), (0.00375, -50.0)] {
+    let offsets = [
+        (0.005, 100.0),
+        (-0.005, -100.0),
+        (0.00375, -50.0),
+        (0.001, 300.0),
+        (-0.001, -400.0),
+        (0.0, 400.0),
+    ];
+    for (frequency, clock_ppm) in offsets {
         let channel = ChannelSettings {
             snr_db: Some(30.0),
             delay: 1.3,
@@ -154,7 +162,8 @@ fn a_frame_is_received_at_the_ends_of_frequency_and_clock() {
         assert_eq!(received[0].body, sent.body());
         assert!((received[0].frequency - frequency).abs() < 1e-6);
         assert!((received[0].clock_ppm - clock_ppm).abs() < 0.5);
-        let begin = 2100.0 * (1.0 + 1e-6 * clock_ppm) + 1.3;
+        // From the centre of the first symbol, 24 samples behind the begin.
+        let begin = (2124.0 + 1.3) / (1.0 - 1e-6 * clock_ppm) - 24.0;
         let found = received[0].start as f64 + received[0].start_fraction;
         assert!((found - begin).abs() < 0.02, "{found} {begin}");
     }
