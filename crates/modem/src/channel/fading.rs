@@ -11,9 +11,11 @@ use super::settings::Fading;
 
 /// Waves that a path is made of.
 const WAVES: usize = 32;
-/// Samples between two exact gains. Between them the gain is a straight line, which errs by less
-/// than (2π f · 64)²/8 of it.
+/// The most samples between two exact gains.
 const STRIDE: u64 = 64;
+/// The most that the fastest wave turns between two exact gains, in radians. Between them the gain
+/// is a straight line, which errs by less than 0.1²/8 of it: −58 dB.
+const TURN: f64 = 0.1;
 
 /// Gains of paths over time: for each the sum of 32 waves that come from everywhere,
 /// h(n) = √(P/32) Σₘ e^{j 2π (f cos αₘ n + φₘ)}, with αₘ spread evenly about a random start and φₘ
@@ -23,6 +25,8 @@ const STRIDE: u64 = 64;
 pub(super) struct FadingGains {
     waves: Vec<[(f64, f64); WAVES]>,
     amplitudes: Vec<f64>,
+    /// Samples of a stride.
+    length: u64,
     /// Gains at both ends of a stride, and the stride's number.
     ends: Vec<[Complex64; 2]>,
     stride: Option<u64>,
@@ -39,7 +43,10 @@ impl FadingGains {
             });
             waves
         };
+        // A cast of what is infinite is the largest integer.
+        let length = (TURN / (TAU * fading.doppler)) as u64;
         FadingGains {
+            length: length.clamp(1, STRIDE),
             waves: paths.iter().map(|_| wave()).collect(),
             amplitudes: paths.iter().map(|p| p.gain.norm()).collect(),
             ends: vec![[Complex64::default(); 2]; paths.len()],
@@ -62,15 +69,19 @@ impl FadingGains {
     /// The gain of `path`, `n` samples after the last [`FadingGains::advance`].
     pub(super) fn gain(&mut self, path: usize, n: usize) -> Complex64 {
         let sample = self.next + n as u64;
-        let stride = sample / STRIDE;
+        let stride = sample / self.length;
         if self.stride != Some(stride) {
+            let goes_on = stride > 0 && self.stride == Some(stride - 1);
             self.stride = Some(stride);
             for path in 0..self.ends.len() {
-                let ends = [stride, stride + 1];
-                self.ends[path] = ends.map(|stride| self.exact(path, stride * STRIDE));
+                let begin = match goes_on {
+                    true => self.ends[path][1],
+                    false => self.exact(path, stride * self.length),
+                };
+                self.ends[path] = [begin, self.exact(path, (stride + 1) * self.length)];
             }
         }
-        let share = (sample % STRIDE) as f64 / STRIDE as f64;
+        let share = (sample % self.length) as f64 / self.length as f64;
         let [begin, end] = self.ends[path];
         begin + (end - begin) * share
     }

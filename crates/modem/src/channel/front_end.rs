@@ -33,7 +33,8 @@ impl IqImbalance {
     }
 }
 
-/// An analogue-to-digital converter: rounds to steps, half to even, and clips.
+/// An analogue-to-digital converter: rounds to steps, half to even, and clips. One of a single bit
+/// says the sign alone: its values are plus and minus half of the full scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Converter {
     /// Bits of each part.
@@ -57,6 +58,15 @@ impl Converter {
         let mut clipped = 0;
         for sample in samples {
             for part in [&mut sample.re, &mut sample.im] {
+                if self.bits == 1 {
+                    let inside = part.abs() <= self.full_scale;
+                    clipped += u64::from(!inside);
+                    *part = match part.is_nan() {
+                        true => 0.0,
+                        false => (0.5 * step).copysign(*part),
+                    };
+                    continue;
+                }
                 let wanted = (*part / step).round_ties_even();
                 let held = if wanted.is_nan() {
                     0.0

@@ -61,6 +61,17 @@ impl Profile {
         }
     }
 
+    /// Its paths where they fade: with a mean power of 1 together, by which the noise is meant.
+    pub fn fading_paths(self) -> Vec<Path> {
+        let mut paths = self.paths();
+        let power: f64 = paths.iter().map(|path| path.gain.norm_sqr()).sum();
+        // Those that have it already stay as they are, to the last bit.
+        if (power - 1.0).abs() > 1e-9 {
+            paths.iter_mut().for_each(|path| path.gain /= power.sqrt());
+        }
+        paths
+    }
+
     /// Its paths; none for a single one.
     pub fn paths(self) -> Vec<Path> {
         let of_symbols = |symbols: u32, amplitude: f64| Path {

@@ -232,6 +232,53 @@ fn fading_has_the_power_and_the_correlation_of_jakes() {
     }
 }
 
+/// Up to the greatest Doppler frequency that a channel takes, also far from where gains are exact.
+#[test]
+fn the_fastest_fading_has_the_power_and_the_correlation_of_jakes() {
+    const SEEDS: u64 = 600;
+    const AT: usize = 32;
+    for (doppler, lags) in [(5e-3, [24, 76, 121]), (1e-2, [12, 38, 61])] {
+        let (mut power, mut correlation) = (0.0, [Complex64::default(); 3]);
+        for seed in 0..SEEDS {
+            let settings = ChannelSettings {
+                fading: Some(Fading { doppler }),
+                seed,
+                ..ChannelSettings::default()
+            };
+            let (gains, _) = through(&settings, &[Complex32::ONE; 160]);
+            power += gains[AT].norm_sqr() / SEEDS as f64;
+            for (sum, lag) in correlation.iter_mut().zip(lags) {
+                *sum += gains[AT + lag] * gains[AT].conj() / SEEDS as f64;
+            }
+        }
+        // As above: a deviation of 0.041.
+        assert!((power - 1.0).abs() < 0.2, "{doppler} {power}");
+        for (found, lag) in correlation.iter().zip(lags) {
+            let expected = bessel_j0(TAU * doppler * lag as f64);
+            assert!(
+                (found - expected).norm() < 0.2,
+                "{doppler} {lag} {found} {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn paths_that_fade_have_a_mean_power_of_one_together() {
+    for profile in Profile::ALL {
+        let (still, fading) = (profile.paths(), profile.fading_paths());
+        let power: f64 = fading.iter().map(|path| path.gain.norm_sqr()).sum();
+        assert!(fading.is_empty() || (power - 1.0).abs() < 1e-9, "{profile}");
+        for (still, fading) in still.iter().zip(&fading) {
+            assert_eq!(still.delay, fading.delay);
+            assert!((still.gain * fading.gain.conj()).im == 0.0);
+        }
+    }
+    let echoes = Profile::Manual.fading_paths();
+    // 0.7 to 0.2, whatever their power together.
+    assert!((echoes[0].gain.re / echoes[2].gain.re - 3.5).abs() < 1e-9);
+}
+
 /// J₀ by its integral.
 fn bessel_j0(x: f64) -> f64 {
     const STEPS: u32 = 2000;
@@ -303,6 +350,24 @@ fn a_converter_rounds_to_steps_and_counts_what_it_clips() {
         assert_eq!(*found, Complex64::new(re, im));
     }
     assert_eq!(counts.clipped, 3);
+}
+
+#[test]
+fn a_converter_of_one_bit_says_the_sign() {
+    let settings = ChannelSettings {
+        converter: Some(Converter {
+            bits: 1,
+            full_scale: 2.0,
+        }),
+        ..ChannelSettings::default()
+    };
+    let samples = [(0.1, -0.1), (3.0, -2.0), (f32::NAN, 1.9)];
+    let samples = samples.map(|(re, im)| Complex32::new(re, im));
+    let (out, counts) = through(&settings, &samples);
+    for (found, (re, im)) in out.iter().zip([(1.0, -1.0), (1.0, -1.0), (0.0, 1.0)]) {
+        assert_eq!(*found, Complex64::new(re, im));
+    }
+    assert_eq!(counts.clipped, 2);
 }
 
 #[test]
