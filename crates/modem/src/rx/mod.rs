@@ -45,6 +45,7 @@ mod pool;
 mod receiver;
 mod samples;
 mod search;
+mod sequence;
 mod simd;
 mod solve;
 #[cfg(test)]
@@ -61,5 +62,6 @@ pub use correct::Correction;
 pub use frame::{Counts, Missed, Outcome, ReceivedFrame};
 pub use meter::{Meter, Metered};
 pub use receiver::Receiver;
+pub use sequence::SequenceGaps;
 pub use simd::Level;
 pub use solve::Planar;

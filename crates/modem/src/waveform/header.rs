@@ -65,11 +65,32 @@ impl Header {
         }
     }
 
+    /// The header with a frame's number, in turn from 0 to 63, as source, destination and network
+    /// alike: the original's demo numbers its frames so.
+    pub fn with_sequence(self, number: u8) -> Header {
+        let number = number % SEQUENCE_NUMBERS;
+        Header {
+            source: number,
+            destination: number,
+            network: number.into(),
+            ..self
+        }
+    }
+
+    /// The number of [`Header::with_sequence`]: of each bit the majority of its three copies.
+    pub fn sequence(&self) -> u8 {
+        let [a, b, c] = [self.source, self.destination, self.network.to_le_bytes()[0]];
+        (a & b | a & c | b & c) % SEQUENCE_NUMBERS
+    }
+
     /// Whether the length is at most what the modulation's payload has.
     pub fn length_fits(&self) -> bool {
         usize::from(self.length) <= self.modulation.payload_bytes()
     }
 }
+
+/// Numbers that frames have in turn.
+pub const SEQUENCE_NUMBERS: u8 = 64;
 
 /// Modulations that a receiver expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -134,6 +155,34 @@ pub fn mode_by_soft_values(values: &[f64; 8], modes: ModeSet) -> Modulation {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_number_is_the_majority_of_three_copies() {
+        let header = Header::new(Modulation::Qpsk).with_sequence(64 + 37);
+        assert_eq!(
+            (header.source, header.destination, header.network),
+            (37, 37, 37)
+        );
+        assert_eq!(header.sequence(), 37);
+        for bit in 0..8 {
+            let wrong = 1 << bit;
+            let headers = [
+                Header {
+                    source: 37 ^ wrong,
+                    ..header
+                },
+                Header {
+                    destination: 37 ^ wrong,
+                    ..header
+                },
+                Header {
+                    network: 37 ^ u16::from(wrong),
+                    ..header
+                },
+            ];
+            assert!(headers.iter().all(|header| header.sequence() == 37));
+        }
+    }
 
     #[test]
     fn a_header_has_the_golden_bytes() {

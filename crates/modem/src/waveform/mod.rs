@@ -29,7 +29,7 @@ pub use golay::{
     CEF_PAIRS, GOLAY_DELAYS, GOLAY_LENGTH, GOLAY_WEIGHTS, STF_REPETITIONS, cef, golay_pair,
     preamble, stf,
 };
-pub use header::{Header, ModeSet, mode_by_majority, mode_by_soft_values};
+pub use header::{Header, ModeSet, SEQUENCE_NUMBERS, mode_by_majority, mode_by_soft_values};
 pub use message::{Scrambler, frame_message, pad_message};
 pub use modulation::{Modulation, UnknownModulation};
 pub use pulse::{ROLL_OFF, RRC_SPAN, RRC_TAPS, rrc, rrc_taps, rrc_value};
