@@ -35,6 +35,8 @@ const BLOCKS: usize = 128;
 const MOST_LOST: u64 = 1 << 21;
 /// Bytes of packets that may wait in a port: as many as AF_PACKET's largest ring holds.
 const PORT_BUFFER: usize = 4096 * 9216;
+/// How often a port is asked for packets that found no room in it.
+const EACH: Duration = Duration::from_secs(1);
 /// Bytes of the largest datagram.
 const DATAGRAM: usize = 1 << 16;
 
@@ -59,6 +61,8 @@ pub struct IntakeCounts {
     /// Of those that are datagrams.
     #[serde(flatten)]
     pub stream: StreamCounts,
+    /// Number of the stream of the newest packet of another stream.
+    pub other_stream: Option<u32>,
     /// Frames of a capture that are no UDP datagrams.
     pub no_datagrams: u64,
     /// Packets that found no room in the port, where it says so.
@@ -284,6 +288,7 @@ impl Assembler {
     /// to twice its size before it waits.
     fn give(&mut self, wait: bool) {
         self.now.counts.stream = self.reader.counts();
+        self.now.counts.other_stream = self.reader.other_stream();
         *ground::lock(&self.told) = self.now;
         let length = self.block.samples.len();
         if length == 0 || !wait && length < BLOCK && self.waiting.load(Ordering::Relaxed) > 0 {
@@ -355,7 +360,12 @@ impl Assembler {
     ) -> Result<(), PlaceError> {
         let mut rest = Idle::new(IdlePolicy::Share);
         let mut last = Instant::now();
+        let mut asked: Option<Instant> = None;
         while !self.stop.is_set() {
+            if asked.is_none_or(|asked| asked.elapsed() >= EACH) {
+                self.now.counts.port_missed = receiver.missed();
+                asked = Some(Instant::now());
+            }
             // A port has packets of others too.
             let mut ours = false;
             let count = receiver.receive(|bytes| {

@@ -13,6 +13,7 @@ use live::{
 };
 use prometheus::proto::{MetricFamily, MetricType};
 
+use super::intake::IntakeCounts;
 use super::verdict::{Moment, Recent};
 use super::watch::{BINS, Seen, Shared, Watcher};
 use crate::metrics::scrape::{Samples, Scrape, counter, family, plain, site, text};
@@ -74,6 +75,8 @@ impl ModemPage {
         let (counts, last) = (seen.counts, seen.last);
         let packets = seen.packets.as_ref();
         let lost_samples = packets.map_or(0, |packets| packets.stream.lost_samples);
+        let other_streams = packets.map_or(0, |packets| packets.stream.other_streams);
+        let other_stream = packets.and_then(|packets| packets.other_stream);
         drop(seen);
         let before = self.recent.newest();
         let each =
@@ -86,6 +89,8 @@ impl ModemPage {
             time,
             counts,
             lost_samples,
+            other_streams,
+            other_stream,
             unsent: self.shared.unsent.load(Ordering::Relaxed),
         });
         self.frames.note(time, &[good, bad]);
@@ -135,26 +140,33 @@ impl ModemPage {
             let stream = &packets.stream;
             figures.push(Figure::new("packets", stream.packets as f64, ""));
             figures.push(Figure::new("samples lost", stream.lost_samples as f64, ""));
+            let left_out: u64 = left_out(packets).map(|(_, count)| count).sum();
+            figures.push(Figure::new("packets left out", left_out as f64, ""));
         }
         Body::Figures { figures }
     }
 }
 
 /// Counts as a table.
-fn table(counts: &Counts) -> Body {
+fn table(counts: &Counts, missing: Option<u64>) -> Body {
     let rows = [
         ("detected", counts.detected),
         ("delivered", counts.delivered),
         ("check field", counts.check),
         ("length", counts.length),
         ("mode", counts.mode),
+        ("equaliser", counts.equaliser),
         ("cut", counts.cut),
         ("not acquired", counts.not_acquired),
     ];
     let row = |(name, count): (&str, u64)| vec![name.to_owned(), count.to_string()];
     Body::Table {
         columns: vec!["frames".to_owned(), "so far".to_owned()],
-        rows: rows.into_iter().map(row).collect(),
+        rows: rows
+            .into_iter()
+            .chain(missing.map(|count| ("missing by number", count)))
+            .map(row)
+            .collect(),
     }
 }
 
@@ -287,7 +299,7 @@ impl Source for ModemPage {
                 .with_note("Behind the matched filter, before the equaliser; decisions are at 0."),
             Panel::new("taps", "Equaliser", taps(&now))
                 .with_note("Magnitude of each tap, the newest symbol's to the right."),
-            Panel::new("counts", "Frames", table(&now.counts)),
+            Panel::new("counts", "Frames", table(&now.counts, now.missing)),
             Panel::new(
                 "rate",
                 "Frames a second",
@@ -338,6 +350,54 @@ fn corrections(taken: &Corrected) -> impl Iterator<Item = MetricFamily> {
     rows.filter_map(|(name, what, samples)| family(name, what, MetricType::GAUGE, samples))
 }
 
+/// Packets that were left out, by cause.
+fn left_out(packets: &IntakeCounts) -> impl Iterator<Item = (&'static str, u64)> {
+    let stream = &packets.stream;
+    let always = [
+        ("late", stream.late),
+        ("other-stream", stream.other_streams),
+        ("without-rate", stream.without_rate),
+        ("refused", stream.refused),
+        ("context-refused", stream.contexts_refused),
+        ("no-datagram", packets.no_datagrams),
+    ];
+    // Where the port says it.
+    let no_room = packets.port_missed.map(|count| ("no-room", count));
+    always.into_iter().chain(no_room)
+}
+
+/// What is known of the newest frame.
+fn newest(seen: &Seen) -> impl Iterator<Item = MetricFamily> {
+    let alone = |value| vec![(Vec::new(), value)];
+    let rows = seen.last.map(|frame| {
+        let carrier = seen.sample_rate.map(|rate| rate * frame.frequency);
+        [
+            (
+                "modem_frame_snr_db",
+                "Es/N0 of the newest frame in dB",
+                alone(frame.snr_db),
+            ),
+            (
+                "modem_frame_evm",
+                "error vector magnitude of the newest frame",
+                alone(frame.evm),
+            ),
+            (
+                "modem_frame_carrier_hz",
+                "carrier offset of the newest frame in Hz; NaN without a sample rate",
+                alone(carrier.unwrap_or(f64::NAN)),
+            ),
+            (
+                "modem_frame_clock_ppm",
+                "error of the newest frame's sample clock in parts per million",
+                alone(frame.clock_ppm),
+            ),
+        ]
+    });
+    let rows = rows.into_iter().flatten();
+    rows.filter_map(|(name, what, samples)| family(name, what, MetricType::GAUGE, samples))
+}
+
 /// Counts for Prometheus.
 struct ModemMetrics {
     shared: Arc<Shared>,
@@ -357,6 +417,7 @@ impl Scrape for ModemMetrics {
             ("check", counts.check),
             ("length", counts.length),
             ("mode", counts.mode),
+            ("equaliser", counts.equaliser),
             ("cut", counts.cut),
             ("not-acquired", counts.not_acquired),
         ];
@@ -367,13 +428,33 @@ impl Scrape for ModemMetrics {
         let what =
             "frames by what became of them; not-acquired: what looks like a begin, and is none";
         add("modem_frames", what, outcomes.to_vec());
+        if let Some(missing) = seen.missing {
+            let what = "numbers missing between delivered frames";
+            add("modem_missing_frames", what, plain(missing));
+        }
         add("modem_samples", "samples received", plain(counts.samples));
+        let what = "samples that were infinite, too large or not numbers";
+        add("modem_bad_samples", what, plain(counts.bad_samples));
         add("modem_payload_bytes", "bytes of payload", plain(seen.bytes));
         if let Some(packets) = &seen.packets {
             let stream = &packets.stream;
             add("modem_packets", "packets of samples", plain(stream.packets));
             let lost = "samples that zeros stand for";
             add("modem_lost_samples", lost, plain(stream.lost_samples));
+            let what = "packets of context";
+            add("modem_context_packets", what, plain(stream.contexts));
+            add("modem_gaps", "gaps between packets", plain(stream.gaps));
+            let what = "packets whose number is not the one after the last";
+            let count = plain(stream.out_of_sequence);
+            add("modem_out_of_sequence_packets", what, count);
+            let what = "times that the stream began anew";
+            add("modem_stream_restarts", what, plain(stream.restarts));
+            let left_out = left_out(packets).map(|(cause, count)| {
+                let label = vec![("cause", cause.to_owned())];
+                (label, count as f64)
+            });
+            let what = "packets that were left out, by cause";
+            add("modem_packets_left_out", what, left_out.collect());
         }
         if let Some(clipped) = seen.clipped {
             let what = "real and imaginary parts at full scale";
@@ -394,6 +475,7 @@ impl Scrape for ModemMetrics {
             power,
         ));
         families.extend(seen.correction.iter().flat_map(corrections));
+        families.extend(newest(&seen));
         drop(seen);
         text(families)
     }

@@ -1,7 +1,9 @@
 use super::*;
+use crate::modem::watch::LastFrame;
 use crate::report::modem::InputMeter;
 use karoo_modem::formats::FullScale;
 use karoo_modem::rx::Correction;
+use karoo_modem::vita::StreamCounts;
 use num_complex::{Complex32, Complex64};
 use std::time::Duration;
 
@@ -53,6 +55,74 @@ fn rates_do_not_depend_on_a_clock_that_is_set() {
         page.note_at(3.0, time);
         assert_eq!(page.rate, 4.0);
     }
+}
+
+#[test]
+fn what_became_of_packets_and_the_newest_frame_are_metrics() {
+    let watcher = Watcher::new(0);
+    let (page, metrics) = told(&watcher);
+    assert!(!metrics.contains("modem_gaps"), "{metrics}");
+    assert!(!metrics.contains("modem_frame_"), "{metrics}");
+    assert!(!metrics.contains("modem_missing_frames"), "{metrics}");
+    assert!(!page.contains("missing by number"), "{page}");
+    let stream = StreamCounts {
+        packets: 1000,
+        contexts: 10,
+        lost_samples: 720,
+        gaps: 2,
+        out_of_sequence: 3,
+        late: 4,
+        restarts: 5,
+        other_streams: 6,
+        without_rate: 7,
+        refused: 8,
+        contexts_refused: 9,
+        ..StreamCounts::default()
+    };
+    let packets = IntakeCounts {
+        stream,
+        port_missed: Some(11),
+        ..IntakeCounts::default()
+    };
+    let counts = Counts {
+        bad_samples: 12,
+        equaliser: 13,
+        ..Counts::default()
+    };
+    watcher.missing(Some(14));
+    watcher.counts(counts, 0, Some(packets), Some(2e6));
+    watcher.shared.seen().last = Some(LastFrame {
+        evm: 0.125,
+        snr_db: 20.5,
+        frequency: 1e-3,
+        clock_ppm: -3.5,
+    });
+    let (page, metrics) = told(&watcher);
+    for line in [
+        "modem_packets_total 1000\n",
+        "modem_context_packets_total 10\n",
+        "modem_lost_samples_total 720\n",
+        "modem_gaps_total 2\n",
+        "modem_out_of_sequence_packets_total 3\n",
+        "modem_stream_restarts_total 5\n",
+        "modem_packets_left_out_total{cause=\"late\"} 4\n",
+        "modem_packets_left_out_total{cause=\"other-stream\"} 6\n",
+        "modem_packets_left_out_total{cause=\"without-rate\"} 7\n",
+        "modem_packets_left_out_total{cause=\"refused\"} 8\n",
+        "modem_packets_left_out_total{cause=\"context-refused\"} 9\n",
+        "modem_packets_left_out_total{cause=\"no-room\"} 11\n",
+        "modem_bad_samples_total 12\n",
+        "modem_frames_total{outcome=\"equaliser\"} 13\n",
+        "modem_missing_frames_total 14\n",
+        "modem_frame_snr_db 20.5\n",
+        "modem_frame_evm 0.125\n",
+        "modem_frame_carrier_hz 2000\n",
+        "modem_frame_clock_ppm -3.5\n",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    assert!(page.contains("[\"missing by number\",\"14\"]"), "{page}");
+    assert!(page.contains("packets left out\",\"value\":45.0"), "{page}");
 }
 
 #[test]

@@ -34,6 +34,10 @@ pub struct Moment {
     pub counts: Counts,
     /// Samples that were lost on the way here.
     pub lost_samples: u64,
+    /// Packets of other streams.
+    pub other_streams: u64,
+    /// Number of the stream of the newest of these.
+    pub other_stream: Option<u32>,
     /// Whether the sender, if it is known, has had nothing to send yet.
     pub unsent: bool,
 }
@@ -42,7 +46,7 @@ impl Moment {
     /// Frames of which a header came: what noise does not make.
     fn headers(&self) -> u64 {
         let counts = &self.counts;
-        counts.delivered + counts.mode + counts.length + counts.check
+        counts.delivered + counts.mode + counts.length + counts.check + counts.equaliser
     }
 }
 
@@ -194,8 +198,9 @@ impl Recent {
                 ))
             }
             (None, _) => {
-                let text = "no frame yet: no samples come".to_owned();
-                Some(cause(what(State::Warning), text, SENDS, self.unix(0.0), 0))
+                let (why, mends) = self.no_samples();
+                let text = format!("no frame yet: {why}");
+                Some(cause(what(State::Warning), text, &mends, self.unix(0.0), 0))
             }
             (_, None) => None,
             (_, Some(since)) if self.samples_come() => {
@@ -203,9 +208,23 @@ impl Recent {
                 Some(cause(what(State::Bad), text, MATCHES, since, 0))
             }
             (_, Some(since)) => {
-                let text = "no frame comes: no samples come".to_owned();
-                Some(cause(what(State::Bad), text, SENDS, since, 0))
+                let (why, mends) = self.no_samples();
+                let text = format!("no frame comes: {why}");
+                Some(cause(what(State::Bad), text, &mends, since, 0))
             }
+        }
+    }
+
+    /// Why no samples come, and what mends it.
+    fn no_samples(&self) -> (String, String) {
+        let now = self.newest();
+        let before = self.moments.front().map_or(0, |first| first.other_streams);
+        match now.other_stream.filter(|_| now.other_streams > before) {
+            None => ("no samples come".to_owned(), SENDS.to_owned()),
+            Some(stream) => (
+                format!("no samples come, but packets of stream {stream}"),
+                format!("Start the receiver anew with --stream {stream}."),
+            ),
         }
     }
 }
@@ -217,6 +236,10 @@ fn frames_lost(first: &Moment, now: &Moment, bad: u64, all: u64, span: &str) -> 
         ("fail their check", grown(|of| of.counts.check)),
         ("have a header that cannot be", grown(|of| of.counts.mode)),
         ("have a length that cannot be", grown(|of| of.counts.length)),
+        (
+            "have an equaliser whose taps ran away",
+            grown(|of| of.counts.equaliser),
+        ),
         ("are cut", grown(|of| of.counts.cut)),
     ];
     let ways = ways.into_iter().filter(|(_, count)| *count > 0);
@@ -279,7 +302,7 @@ mod tests {
             time: 100.0 + second as f64,
             counts,
             lost_samples: 40 * check,
-            unsent: false,
+            ..Moment::default()
         }
     }
 
@@ -288,6 +311,26 @@ mod tests {
         moments.into_iter().for_each(|moment| recent.note(moment));
         let verdict = recent.verdict(None, false);
         (recent, verdict)
+    }
+
+    #[test]
+    fn packets_of_another_stream_are_named_where_no_samples_come() {
+        let other = |second: u64| Moment {
+            other_streams: 100 * second.saturating_sub(20),
+            other_stream: (second > 20).then_some(9),
+            ..at(second, 8 * second.min(20), 0, 1000 * second.min(20))
+        };
+        let (recent, verdict) = said((1..=40).map(other));
+        let text = "no frame comes: no samples come, but packets of stream 9";
+        assert_eq!(verdict.text, text);
+        assert!(verdict.mends.contains("--stream 9"), "{}", verdict.mends);
+        // They end too.
+        let still = |second: u64| Moment {
+            at: second as f64,
+            ..recent.newest()
+        };
+        let (_, verdict) = said((1..=40).map(other).chain((41..=60).map(still)));
+        assert_eq!(verdict.text, "no frame comes: no samples come");
     }
 
     #[test]

@@ -29,6 +29,8 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub counts: Counts,
+    /// Numbers that are missing between delivered frames, if frames have numbers.
+    pub missing: Option<u64>,
     pub packets: Option<IntakeCounts>,
     pub bytes: u64,
     pub sample_rate: Option<f64>,
@@ -217,6 +219,11 @@ impl Watcher {
         seen.points = frame.points.iter().step_by(each).copied().collect();
         seen.taps.clone_from(&frame.taps);
         seen.eye = eye;
+    }
+
+    /// Tells how many numbers are missing between delivered frames, if frames have numbers.
+    pub fn missing(&self, missing: Option<u64>) {
+        self.shared.seen().missing = missing;
     }
 
     /// Tells what is taken off the input.

@@ -61,14 +61,14 @@ impl LayoutOptions {
 #[command(next_help_heading = "Packets")]
 pub struct PacketOptions {
     /// Number of the stream [default: received, that of the first packet; sent, 0]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     stream: Option<u32>,
     /// Interface, by name or address, that a group of udp: is joined or sent by [default: as the
     /// system routes it]
     #[arg(long, value_name = "INTERFACE")]
     interface: Option<String>,
     /// CPU of the lcore of dpdk: [default: the last that this process may use]
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", allow_negative_numbers = true)]
     cpu: Option<usize>,
 }
 
@@ -106,10 +106,15 @@ impl PacketOptions {
 #[command(next_help_heading = "Packets")]
 pub struct LossOptions {
     /// Share of the packets that are left out on purpose, to see what losses do
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, allow_negative_numbers = true)]
     lose: f64,
     /// Which packets those are
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     lose_seed: u64,
 }
 
@@ -226,6 +231,14 @@ impl Source {
             Source::Bytes(input) => input.recording.as_ref()?.sample_rate,
             Source::Packets(_, intake, _) => Some(intake.context()?.sample_rate.hertz()),
             Source::Link(_, rate, _) => Some(*rate),
+        }
+    }
+
+    /// Whether nothing said the format of the samples.
+    pub fn is_guessed(&self) -> bool {
+        match self {
+            Source::Bytes(input) => input.is_guessed,
+            Source::Packets(..) | Source::Link(..) => false,
         }
     }
 
@@ -475,6 +488,10 @@ pub fn words(packets: &IntakeCounts) -> String {
     ];
     for (count, what) in causes.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\n{count} {what}");
+    }
+    if let Some(stream) = packets.other_stream {
+        text +=
+            &format!("\nthe newest of another stream is of {stream}: --stream {stream} takes it");
     }
     if packets.capture_cut {
         text += "\nthe capture ends within a record: its whole packets were received";

@@ -122,6 +122,8 @@ pub struct StreamReader {
     /// Packets that were wholly late since the last that was placed, as far back as their counts
     /// follow one another, and the count of the newest.
     late: (u32, u8),
+    /// Number of the stream of the newest packet of another.
+    other: Option<u32>,
     counts: StreamCounts,
 }
 
@@ -144,6 +146,7 @@ impl StreamReader {
             next: 0,
             count: None,
             late: (0, 0),
+            other: None,
             counts: StreamCounts::default(),
         }
     }
@@ -151,6 +154,11 @@ impl StreamReader {
     /// What has become of packets so far.
     pub fn counts(&self) -> StreamCounts {
         self.counts
+    }
+
+    /// Number of the stream of the newest packet of another stream.
+    pub fn other_stream(&self) -> Option<u32> {
+        self.other
     }
 
     /// Takes a packet, and appends samples. An error says why it was left out; it is counted, and
@@ -173,6 +181,7 @@ impl StreamReader {
         let packet = Packet::new_checked(bytes).inspect_err(|_| self.counts.refused += 1)?;
         if *self.stream.get_or_insert(packet.stream) != packet.stream {
             self.counts.other_streams += 1;
+            self.other = Some(packet.stream);
             return Ok(Placed::nothing(Piece::Nothing));
         }
         match packet.kind {

@@ -292,7 +292,9 @@ fn what_cannot_be_used_is_counted_by_its_cause() {
     reader.push(&packets[0], &mut back).unwrap();
     let mut other = packets[1].clone();
     other[7] = 8;
+    assert_eq!(reader.other_stream(), None);
     assert_eq!(reader.push(&other, &mut back), Ok(Piece::Nothing));
+    assert_eq!(reader.other_stream().map(|stream| stream & 0xff), Some(8));
     for (place, value, wanted) in [
         (0, 0x58, "packet type 5"),
         (0, 0x10, "no class"),
