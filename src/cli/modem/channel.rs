@@ -8,7 +8,7 @@ use ground::counted;
 use karoo_modem::channel::{
     Channel, ChannelSettings, Converter, Fading, IqImbalance, Path, Profile, Setting, SettingError,
 };
-use karoo_modem::formats::{FullScale, SampleFormat};
+use karoo_modem::formats::{FullScale, Recording, SampleFormat};
 use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
 use num_complex::{Complex32, Complex64};
 use schemars::JsonSchema;
@@ -36,11 +36,12 @@ pub struct ChannelArgs {
     /// Format of the output: cf32 or ci16 [default: by the file's name, else cf32]
     #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str)]
     output_format: Option<SampleFormat>,
-    /// Value that 32767 stands for in ci16 [default: what metadata say, else 4]
-    #[arg(long, value_name = "VALUE", value_parser = samples::full_scale)]
+    /// Value that 32767 stands for in ci16 [default: what metadata say, else 4; of the output
+    /// with --bits: that of --clip]
+    #[arg(long, value_name = "VALUE", value_parser = samples::full_scale, allow_negative_numbers = true)]
     full_scale: Option<FullScale>,
     /// Samples per second, which frequencies in Hz need [default: what metadata say]
-    #[arg(long, value_name = "HZ", value_parser = samples::rate)]
+    #[arg(long, value_name = "HZ", value_parser = samples::rate, allow_negative_numbers = true)]
     sample_rate: Option<f64>,
     /// Print JSON
     #[arg(long)]
@@ -62,7 +63,12 @@ pub struct ChannelOptions {
     )]
     gain: f64,
     /// Delay in samples, of which a part may be a fraction
-    #[arg(long, value_name = "SAMPLES", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "SAMPLES",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     delay: f64,
     /// Error of the sample clock in parts per million: the delay grows by it
     #[arg(
@@ -77,7 +83,7 @@ pub struct ChannelOptions {
         long,
         value_name = "HZ",
         default_value_t = 0.0,
-        allow_negative_numbers = true, value_parser = hertz)]
+        allow_hyphen_values = true, value_parser = hertz)]
     frequency: f64,
     /// Carrier phase at the first sample
     #[arg(
@@ -94,7 +100,7 @@ pub struct ChannelOptions {
     #[arg(long, value_name = "DELAY:DB[:DEGREES]", value_parser = path, conflicts_with = "profile")]
     path: Vec<Path>,
     /// Rayleigh fading of each path, with this greatest Doppler frequency
-    #[arg(long, value_name = "HZ", value_parser = hertz)]
+    #[arg(long, value_name = "HZ", value_parser = hertz, allow_negative_numbers = true)]
     doppler: Option<f64>,
     /// Signal-to-noise ratio in dB: 1 over the noise power in the whole sampled band
     #[arg(long, value_name = "DB", allow_negative_numbers = true)]
@@ -110,13 +116,24 @@ pub struct ChannelOptions {
     #[command(flatten)]
     front_end: FrontEndOptions,
     /// Bits of the converter [default: none, samples stay floats]
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
     bits: Option<u32>,
     /// Value at which the converter clips
-    #[arg(long, value_name = "VALUE", default_value_t = 4.0, requires = "bits")]
+    #[arg(
+        long,
+        value_name = "VALUE",
+        default_value_t = 4.0,
+        requires = "bits",
+        allow_negative_numbers = true
+    )]
     clip: f64,
     /// Seed of noise and fading
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     seed: u64,
 }
 
@@ -175,7 +192,7 @@ impl FrontEndOptions {
     }
 }
 
-fn path(text: &str) -> Result<Path, String> {
+pub(super) fn path(text: &str) -> Result<Path, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let (delay, gain, phase) = match parts[..] {
         [delay, gain] => (delay, gain, "0"),
@@ -193,6 +210,15 @@ fn path(text: &str) -> Result<Path, String> {
     )?;
     let gain = Complex64::from_polar(10f64.powf(gain / 20.0), phase.to_radians());
     Ok(Path { delay, gain })
+}
+
+/// The paths: those that were given, or those of a profile, of whose fading the mean is 1.
+pub(super) fn paths(given: &[Path], profile: Profile, fade: bool) -> Vec<Path> {
+    match (given.is_empty(), fade) {
+        (false, _) => given.to_vec(),
+        (true, true) => profile.fading_paths(),
+        (true, false) => profile.paths(),
+    }
 }
 
 fn complex(text: &str) -> Result<Complex64, String> {
@@ -294,10 +320,7 @@ impl ChannelOptions {
             clock_ppm: self.clock,
             frequency: cycles("frequency", self.frequency)?,
             phase: self.phase / 360.0,
-            paths: match self.path.is_empty() {
-                true => self.profile.paths(),
-                false => self.path.clone(),
-            },
+            paths: paths(&self.path, self.profile, fading.is_some()),
             fading,
             snr_db: self.snr.or(self.es_n0.map(|ratio| ratio - per_symbol)),
             iq: self.front_end.iq(),
@@ -331,6 +354,30 @@ impl Documented for Passed {
     const TITLE: &'static str = "What karoo modem channel --json passed on";
 }
 
+/// Metadata of what comes out: those of what went in, and its labels where their samples are now.
+fn describe(
+    output: &mut Recording,
+    input: Option<Recording>,
+    (settings, sample_rate): (&ChannelSettings, Option<f64>),
+) {
+    output.sample_rate = sample_rate;
+    let Some(input) = input else {
+        return;
+    };
+    output.frequency = input.frequency;
+    // Sample n of the output is that of n − delay − o n of the input.
+    let clock = 1.0 - 1e-6 * settings.clock_ppm;
+    let moved = |sample: u64| ((sample as f64 + settings.delay) / clock).round() as u64;
+    output.annotations = input.annotations;
+    for label in &mut output.annotations {
+        let end = label
+            .sample_count
+            .map(|count| label.sample_start.saturating_add(count));
+        label.sample_start = moved(label.sample_start);
+        label.sample_count = end.map(|end| moved(end).saturating_sub(label.sample_start));
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     let standard = goes_to_stdout(&args.output);
@@ -354,10 +401,14 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     let mut channel = Channel::new(&settings).map_err(refused)?;
     samples::not_the_same(file(&args.input), file(&args.output))?;
     samples::wait(awaited, stop)?;
-    let scale = args.full_scale.unwrap_or_default();
+    let converter = settings.converter.map(|converter| converter.full_scale);
+    let converter = converter.and_then(|value| FullScale::new(value as f32).ok());
+    let scale = args.full_scale.or(converter).or(input.full_scale);
+    let scale = scale.unwrap_or_default();
     let mut output = samples::write(&args.output, args.output_format, scale, stop)?;
-    output.recording.sample_rate = sample_rate;
-    output.recording.frequency = recording.and_then(|recording| recording.frequency);
+    describe(&mut output.recording, recording, (&settings, sample_rate));
+    // Floats have been through the channel's converter, if through any.
+    output.recording.full_scale = output.recording.full_scale.or(converter);
     let (mut before, mut behind): (Vec<Complex32>, Vec<Complex32>) = Default::default();
     while !watch.has_ended() && input.read(&mut before)? > 0 {
         channel.push(&before, &mut behind);

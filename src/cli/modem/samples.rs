@@ -85,11 +85,27 @@ pub fn write(
     ))
 }
 
-/// The format that an option names, or else the end of the name, or else `cf32`.
-fn format_of(path: &Path, option: Option<SampleFormat>) -> SampleFormat {
+/// The format that an option names, or else the end of the name.
+fn format_of(path: &Path, option: Option<SampleFormat>) -> Option<SampleFormat> {
     let end = path.extension().and_then(|end| end.to_str());
-    let by_name = end.and_then(|end| end.parse().ok());
-    option.or(by_name).unwrap_or(SampleFormat::Cf32)
+    let by_name = end.and_then(|end| match end {
+        "cs16" | "sc16" => Some(SampleFormat::Ci16),
+        "fc32" | "cfile" => Some(SampleFormat::Cf32),
+        _ => end.parse().ok(),
+    });
+    option.or(by_name)
+}
+
+/// Refuses an archive, which has metadata and samples in one file.
+fn not_an_archive(option: &str, path: &Path) -> Result<(), Failure> {
+    match path.extension().is_some_and(|end| end == "sigmf") {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{option} {}: .sigmf is an archive, which is neither read nor written: name the \
+             .sigmf-meta beside its .sigmf-data, which tar makes of an archive",
+            path.display()
+        ))),
+    }
 }
 
 /// Parses a rate of samples.
@@ -160,6 +176,8 @@ pub struct Input {
     reader: SampleReader<Box<dyn Read + Send>>,
     /// Full scale: of integers always known, of floats where somebody says it.
     pub full_scale: Option<FullScale>,
+    /// Whether neither option nor name nor metadata said the format.
+    pub is_guessed: bool,
     /// Samples per second and frequency, where metadata say them.
     pub recording: Option<Recording>,
 }
@@ -172,8 +190,10 @@ impl Input {
         format: Option<SampleFormat>,
         scale: Option<FullScale>,
     ) -> Input {
+        let is_guessed = format.is_none();
         let format = format.unwrap_or(SampleFormat::Cf32);
         Input {
+            is_guessed,
             path: name.into(),
             reader: SampleReader::new(source, format, scale.unwrap_or_default()),
             full_scale: known(format, scale),
@@ -191,12 +211,16 @@ impl Input {
         let failed = |path: &Path, error: io::Error| {
             Failure::data(format!("--input {}: {error}", path.display()))
         };
+        not_an_archive("--input", path)?;
         let Some(paths) = RecordingPaths::of(path) else {
             let file = || Address::File(path.to_owned()).reader(stop);
             let source = not_a_folder(path).and_then(|()| file());
             let source = source.map_err(|error| failed(path, error))?;
             let format = format_of(path, format);
+            let is_guessed = format.is_none();
+            let format = format.unwrap_or(SampleFormat::Cf32);
             return Ok(Input {
+                is_guessed,
                 path: path.to_owned(),
                 reader: SampleReader::new(source, format, scale.unwrap_or_default()),
                 full_scale: known(format, scale),
@@ -236,6 +260,7 @@ impl Input {
         let source: Box<dyn Read + Send> = Box::new(data.take(bytes));
         let scale = scale.or(recording.full_scale);
         Ok(Input {
+            is_guessed: false,
             path: paths.data,
             reader: SampleReader::new(source, recording.format, scale.unwrap_or_default()),
             full_scale: known(recording.format, scale),
@@ -289,11 +314,13 @@ impl Output {
         scale: FullScale,
         stop: &Stop,
     ) -> Result<Output, Failure> {
+        not_an_archive("--output", path)?;
         let paths = RecordingPaths::of(path);
         let format = match &paths {
-            Some(_) => format.unwrap_or(SampleFormat::Cf32),
+            Some(_) => format,
             None => format_of(path, format),
         };
+        let format = format.unwrap_or(SampleFormat::Cf32);
         let data = paths.as_ref().map_or(path, |paths| &paths.data);
         let failed = |error| Failure::data(format!("--output {}: {error}", data.display()));
         let sink = Address::File(data.to_owned()).writer(stop);

@@ -3,6 +3,7 @@
 use ground::counted;
 use karoo_modem::formats::FullScale;
 use karoo_modem::rx::{Correction, Level, Meter, Metered};
+use num_complex::{Complex32, Complex64};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -75,9 +76,43 @@ impl InputLevel {
     }
 }
 
+/// Samples of which one is looked at for the mean. No multiple of a symbol's.
+const EACH: usize = 61;
+
+/// Mean of some samples beside their power.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    /// Samples that are left out before the next.
+    left: usize,
+    samples: f64,
+    sum: Complex64,
+    power: f64,
+}
+
+impl Mean {
+    fn take(&mut self, samples: &[Complex32]) {
+        let seen = samples.get(self.left..).unwrap_or_default();
+        for sample in seen.iter().step_by(EACH).filter(|x| x.norm() <= 1e6) {
+            let sample = Complex64::new(sample.re.into(), sample.im.into());
+            self.samples += 1.0;
+            self.sum += sample;
+            self.power += sample.norm_sqr();
+        }
+        let next = self.left + seen.len().div_ceil(EACH) * EACH;
+        self.left = next - samples.len();
+    }
+
+    /// The mean, if there is more power in it than in what changes.
+    fn large(&self) -> Option<Complex64> {
+        let mean = self.sum / self.samples.max(1.0);
+        (mean.norm_sqr() * self.samples > 0.5 * self.power).then_some(mean)
+    }
+}
+
 /// Measures the level of a stream whose full scale is known, or not.
 pub struct InputMeter {
     meter: Meter,
+    mean: Mean,
     full_scale: Option<f32>,
 }
 
@@ -93,13 +128,26 @@ impl InputMeter {
         let full_scale = full_scale.map(FullScale::value);
         InputMeter {
             meter: Meter::new(Level::detect(), full_scale),
+            mean: Mean::default(),
             full_scale,
         }
     }
 
     /// Takes samples.
-    pub fn take(&mut self, samples: &[num_complex::Complex32]) {
+    pub fn take(&mut self, samples: &[Complex32]) {
         self.meter.take(samples);
+        self.mean.take(samples);
+    }
+
+    /// What is wrong with the mean of the samples, and the way out: where there is more power in it
+    /// than in what changes, no field is detected.
+    pub fn mean_warning(&self) -> Option<String> {
+        let mean = self.mean.large()?;
+        Some(format!(
+            "the mean of the samples, {:.3}, {:.3}, is larger than what changes: try --correct",
+            mean.re + 0.0,
+            mean.im + 0.0
+        ))
     }
 
     /// What was seen so far.
@@ -150,7 +198,9 @@ impl From<Correction> for Corrected {
 impl Corrected {
     /// What was corrected, in words.
     pub fn words(&self) -> String {
-        let dc = format!("DC {:.4}, {:.4}", self.dc_i, self.dc_q);
+        // Adding 0 leaves no minus before what is rounded to it.
+        let digits = |value: f64| (1e4 * value).round() / 1e4 + 0.0;
+        let dc = format!("DC {:.4}, {:.4}", digits(self.dc_i), digits(self.dc_q));
         match self.image_db {
             Some(image) => format!(
                 "{dc}; IQ gain {:.2} dB, phase {:.2} degrees, an image of {image:.1} dB",
@@ -179,7 +229,6 @@ pub fn input_lines(level: &InputLevel, correction: Option<&Corrected>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use num_complex::{Complex32, Complex64};
 
     fn level(samples: &[Complex32], full_scale: Option<f32>) -> InputLevel {
         let full_scale = full_scale.map(|value| FullScale::new(value).unwrap());
@@ -218,6 +267,25 @@ mod tests {
     }
 
     #[test]
+    fn a_mean_that_is_larger_than_what_changes_is_warned_of() {
+        let warning = |mean: f32, cut: usize| {
+            let tone = |n: usize| Complex32::cis(0.7 * n as f32) + mean;
+            let samples: Vec<Complex32> = (0..100_000).map(tone).collect();
+            let mut meter = InputMeter::default();
+            samples.chunks(cut).for_each(|part| meter.take(part));
+            meter.mean_warning()
+        };
+        assert_eq!(warning(0.9, 1000), None);
+        let large = warning(3.0, 1000);
+        assert!(large.as_ref().unwrap().contains("3.00"), "{large:?}");
+        // However the stream is cut.
+        for cut in [1, 7, 61, 100_000] {
+            assert_eq!(warning(3.0, cut), large, "{cut}");
+        }
+        assert_eq!(InputMeter::default().mean_warning(), None);
+    }
+
+    #[test]
     fn what_was_taken_off_is_told_with_its_image_or_without() {
         let dc = Complex64::new(0.05, -0.02);
         let image = Complex64::new(-0.06, 0.03);
@@ -227,6 +295,9 @@ mod tests {
             "{words}"
         );
         assert!(words.ends_with("an image of -23.5 dB"), "{words}");
+        let dc = Complex64::new(-0.000_01, 0.0);
+        let words = Corrected::from(Correction { dc, image }).words();
+        assert!(words.starts_with("DC 0.0000, 0.0000"), "{words}");
         let image = Complex64::default();
         let without = Corrected::from(Correction { dc, image });
         assert_eq!((without.image_db, without.iq_gain_db), (None, 0.0));

@@ -58,7 +58,7 @@ impl RecordingPaths {
     pub fn of(path: &Path) -> Option<RecordingPaths> {
         let extension = path.extension()?.to_str()?;
         let with = |extension: &str| path.with_extension(OsString::from(extension));
-        matches!(extension, "sigmf-meta" | "sigmf-data" | "sigmf").then(|| RecordingPaths {
+        matches!(extension, "sigmf-meta" | "sigmf-data").then(|| RecordingPaths {
             meta: with("sigmf-meta"),
             data: with("sigmf-data"),
         })
@@ -301,6 +301,8 @@ mod tests {
         assert_eq!(paths.meta, Path::new("/a/b.sigmf-meta"));
         assert_eq!(RecordingPaths::of(&paths.meta), Some(paths));
         assert_eq!(RecordingPaths::of(Path::new("/a/b.cf32")), None);
+        // An archive.
+        assert_eq!(RecordingPaths::of(Path::new("/a/b.sigmf")), None);
     }
 
     #[test]
