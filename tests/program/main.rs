@@ -28,6 +28,8 @@ mod modem_hostile;
 mod modem_input;
 mod modem_link;
 mod modem_mistakes;
+mod modem_numbers;
+mod modem_recordings;
 mod modem_streams;
 mod outputs;
 mod pipes;

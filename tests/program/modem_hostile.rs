@@ -334,6 +334,7 @@ fn full_scale_clipping_is_counted_and_makes_no_false_frame() {
         "check",
         "mode",
         "length",
+        "equaliser",
         "not_acquired",
         "cut",
     ]

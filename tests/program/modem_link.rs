@@ -91,6 +91,38 @@ fn a_link_tells_the_level_of_its_input_and_what_was_taken_off() {
     near(&correction["image_db"], -22.8, 2.5);
 }
 
+/// Padding is a tone of the corner points' power, unless it is scrambled.
+#[test]
+fn a_link_scrambles_and_says_why_frames_are_lost() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("message"), "hello").unwrap();
+    let (message, back) = (at("message"), at("back"));
+    let link = |options: &str| {
+        let link = ["modem", "link", "--input", &message, "--output", &back];
+        let rate = ["--mod", "qam256", "--sample-rate", "4M"];
+        let all = link.into_iter().chain(rate).chain(options.split(' '));
+        karoo_ok(all)
+    };
+    let told = |options: &str| -> Value {
+        let told: Value = serde_json::from_str(&link(options)).unwrap();
+        assert_eq!(told["counts"]["delivered"], 1, "{told}");
+        assert_eq!(fs::read(&back).unwrap(), b"hello");
+        told
+    };
+    // A mean power of 1 where there is a frame, 2.2 of which corner points alone would have.
+    let level = &told("--es-n0 40 --json")["level"]["decibels"];
+    assert!(level.as_f64().unwrap() < 0.7, "{level}");
+    told("--es-n0 40 --json --no-scramble");
+    let text = link("--es-n0 6");
+    assert!(text.contains("0 delivered"), "{text}");
+    assert!(text.contains("not delivered: 1 with a"), "{text}");
+    let text = link("--es-n0 40 --check pad --taps 64 --step 0.0005");
+    assert!(text.contains("1 delivered"), "{text}");
+    let text = link("--es-n0 40 --acquisition original --equaliser lms");
+    assert!(text.contains("1 frame of qam256 sent"), "{text}");
+}
+
 /// What is typed appears, line by line, while the link goes on.
 #[test]
 fn lines_come_over_the_link_as_they_are_typed() {
@@ -152,9 +184,20 @@ fn links_that_cannot_be_are_refused() {
     let path = folder.path().join("text");
     fs::write(&path, "text").unwrap();
     let text = path.to_str().unwrap();
-    let rows: [(&[&str], &str); 5] = [
+    let rows: [(&[&str], &str); 6] = [
         (&["--input", text, "--json"], "give --output FILE"),
         (&["--input", text, "--taps", "7"], "--taps"),
+        (
+            &[
+                "--input",
+                text,
+                "--acquisition",
+                "original",
+                "--threads",
+                "2",
+            ],
+            "leave --threads out",
+        ),
         (&["--input", text, "--duty", "0"], "--duty"),
         (&["--input", text, "--output", text], "would be lost"),
         (&["--input", "-", "--repeat", "2"], "name one"),

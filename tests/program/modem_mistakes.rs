@@ -443,6 +443,18 @@ fn settings_are_refused_by_their_options_in_their_units() {
             "--full-scale 1e-50",
             "'1e-50' for '--full-scale <VALUE>': it must be 1e-6",
         ),
+        // Each by its own rule, also below zero.
+        (&tx, "--full-scale -1", "'-1' for '--full-scale <VALUE>'"),
+        (&rx, "--taps -8", "'-8' for '--taps <N>'"),
+        (&rx, "--step -1", "--step: a step of -1: it is from 0"),
+        (
+            &channel,
+            "--delay -1",
+            "--delay -1: it must be 0 to 1e6 samples",
+        ),
+        (&channel, "--seed -1", "'-1' for '--seed <NUMBER>'"),
+        (&ber, "--bits 0", "it must be 1 to 1e15"),
+        (&ber, "--svg rates.png", "name it rates.svg"),
         // What nothing would follow.
         (&channel, "--clip 2", "--bits <BITS>"),
         (&rx, "--equaliser lms --step 0.001", "leave --step out"),

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use karoo_modem::rx::original::FEEDBACK;
-use karoo_modem::rx::{Acquisition, Equaliser, ModeVote, RxConfigError};
+use karoo_modem::rx::{Acquisition, Equaliser, ModeVote, RxConfig, RxConfigError};
 
 use crate::cli::Failure;
 
@@ -13,15 +13,25 @@ pub(super) struct Algorithms {
     #[arg(long, value_enum, value_name = "WAY", default_value_t)]
     acquisition: Find,
     /// Samples after which the original's acquisition hears of the end of a frame
-    #[arg(long, value_name = "SAMPLES", default_value_t = FEEDBACK)]
+    #[arg(long, value_name = "SAMPLES", default_value_t = FEEDBACK, allow_negative_numbers = true)]
     feedback: u32,
     /// How the equaliser's taps are found
     #[arg(long, value_enum, value_name = "WAY", default_value_t)]
     equaliser: Start,
+    /// Step by which taps follow decisions, from 0 to 0.01; 0.0005 follows slow fading; not with
+    /// lms, which has its own
+    #[arg(
+        long,
+        value_name = "STEP",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub step: f32,
     /// How the modulation is read from its three copies
     #[arg(long, value_enum, value_name = "WAY", default_value_t)]
     vote: Vote,
-    /// Find DC and IQ imbalance of the front end blindly, and take them off
+    /// Find DC and IQ imbalance of the front end blindly, and take them off; wants payloads that
+    /// are scrambled, or a carrier offset
     #[arg(long)]
     pub correct: bool,
     /// As --vote majority, by the name that karoo modem ber had for it
@@ -82,7 +92,38 @@ impl Algorithms {
                 self.feedback
             )));
         }
+        if self.step != 0.0 && self.equaliser() == Equaliser::Lms {
+            let why = "least mean squares have a step of their own; leave --step out";
+            return Err(Failure::usage(format!(
+                "--step {} with --equaliser lms: {why}",
+                self.step
+            )));
+        }
         Ok(())
+    }
+
+    /// Refuses threads that the original's acquisition has no use for.
+    pub fn check_threads(&self, threads: Option<usize>) -> Result<(), Failure> {
+        let threads = threads.filter(|threads| *threads > 0);
+        match threads.filter(|_| self.is_original()) {
+            None => Ok(()),
+            Some(threads) => Err(Failure::usage(format!(
+                "--threads {threads} with --acquisition original: it finds and decodes on one \
+                 thread; leave --threads out"
+            ))),
+        }
+    }
+
+    /// Settings of a receiver with these algorithms, the others as usual.
+    pub fn config(&self) -> RxConfig {
+        RxConfig {
+            acquisition: self.acquisition(),
+            correct: self.correct,
+            equaliser: self.equaliser(),
+            step: self.step,
+            vote: self.vote(),
+            ..RxConfig::default()
+        }
     }
 
     /// How frames are found.

@@ -63,8 +63,7 @@ struct FrameOptions {
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "1",
-        value_parser = duty
-    )]
+        value_parser = duty, allow_negative_numbers = true)]
     duty: Vec<f64>,
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Args;
 use ground::files::write_whole;
-use karoo_modem::channel::{ChannelSettings, Profile};
+use karoo_modem::channel::{ChannelSettings, Fading, Profile};
 use karoo_modem::rx::{Acquisition, Equaliser, ModeVote, RxConfig};
 use karoo_modem::theory::required_eb_n0;
 use karoo_modem::trials::{Trial, TrialPoint, run_trials};
@@ -43,22 +43,35 @@ pub struct BerArgs {
     #[arg(long, value_name = "DB", allow_hyphen_values = true, value_parser = ratios)]
     eb_n0: Option<Ratios>,
     /// Points where theory has these bit error rates, in place of --eb-n0
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "eb_n0", value_parser = rate)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "eb_n0", value_parser = rate, allow_negative_numbers = true)]
     rates: Vec<f64>,
-    /// Wrong bits after which a point is done; 0 waits for --frames whatever is wrong
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    /// Wrong bits after which a point is done; 0 waits for --bits or --frames whatever is wrong
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        allow_negative_numbers = true
+    )]
     errors: u64,
-    /// Frames after which a point is done
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
-    frames: u64,
+    /// Bits after which a point is done
+    #[arg(long, value_name = "N", default_value = "1e8", value_parser = bits, allow_negative_numbers = true)]
+    bits: u64,
+    /// Frames after which a point is done [default: as many as have these bits]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    frames: Option<u64>,
     /// Seed of payloads, delays, phases and noise
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     seed: u64,
     /// Threads, each at another point [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
     threads: Option<u16>,
     /// Samples per second, by which the frequency offset is meant
-    #[arg(long, value_name = "HZ", default_value = "80M", value_parser = samples::rate, help_heading = "Channel")]
+    #[arg(long, value_name = "HZ", default_value = "80M", value_parser = samples::rate, help_heading = "Channel", allow_negative_numbers = true)]
     sample_rate: f64,
     /// Carrier frequency offset
     #[arg(long, value_name = "HZ", default_value = "0", allow_hyphen_values = true, value_parser = hertz, help_heading = "Channel")]
@@ -75,6 +88,12 @@ pub struct BerArgs {
     /// Paths by name: none, manual or cost207RAx4
     #[arg(long, value_name = "NAME", default_value_t = Profile::None, value_parser = Profile::from_str, help_heading = "Channel")]
     profile: Profile,
+    /// A path: samples of delay, gain in dB, and phase in degrees; may be given again
+    #[arg(long, value_name = "DELAY:DB[:DEGREES]", value_parser = channel::path, conflicts_with = "profile", help_heading = "Channel")]
+    path: Vec<karoo_modem::channel::Path>,
+    /// Rayleigh fading of each path, with this greatest Doppler frequency
+    #[arg(long, value_name = "HZ", value_parser = hertz, allow_negative_numbers = true, help_heading = "Channel")]
+    doppler: Option<f64>,
     #[command(flatten, next_help_heading = "Channel")]
     front_end: FrontEndOptions,
     /// Taps of the receiver's equaliser: a multiple of 8, from 8 to 128
@@ -82,7 +101,8 @@ pub struct BerArgs {
         long,
         value_name = "N",
         default_value_t = 16,
-        help_heading = "Receiver"
+        help_heading = "Receiver",
+        allow_negative_numbers = true
     )]
     taps: usize,
     #[command(flatten, next_help_heading = "Receiver")]
@@ -129,6 +149,11 @@ fn ratios(text: &str) -> Result<Ratios, String> {
     }
 }
 
+fn bits(text: &str) -> Result<u64, String> {
+    let bits = number_within(text, 1.0..=1e15, "it must be 1 to 1e15, such as 1e8")?;
+    Ok(bits.round() as u64)
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     number_within(text, 1e-12..=0.4, "it must be 1e-12 to 0.4, such as 1e-5")
 }
@@ -168,20 +193,22 @@ impl BerArgs {
                 delay: DELAY,
                 clock_ppm: self.clock,
                 frequency: self.frequency / self.sample_rate,
-                paths: self.profile.paths(),
+                paths: channel::paths(&self.path, self.profile, self.doppler.is_some()),
+                fading: self.doppler.map(|doppler| Fading {
+                    doppler: doppler / self.sample_rate,
+                }),
                 iq: self.front_end.iq(),
                 dc: self.front_end.dc(),
                 ..ChannelSettings::default()
             },
             receiver: RxConfig {
-                acquisition: self.algorithms.acquisition(),
-                correct: self.algorithms.correct,
-                equaliser: self.algorithms.equaliser(),
                 taps: self.taps,
-                vote: self.algorithms.vote(),
-                ..RxConfig::default()
+                ..self.algorithms.config()
             },
-            frames: self.frames,
+            frames: self
+                .bits
+                .div_ceil(8 * modulation.body_bytes() as u64)
+                .min(self.frames.unwrap_or(u64::MAX)),
             errors: match self.errors {
                 0 => u64::MAX,
                 errors => errors,
@@ -232,6 +259,12 @@ fn print(point: &TrialPoint) {
 }
 
 impl BerArgs {
+    /// Whether there is nothing but white noise, which theory is of.
+    fn is_white(&self) -> bool {
+        let straight = self.profile == Profile::None && self.path.is_empty();
+        straight && self.doppler.is_none() && self.front_end.words().is_none()
+    }
+
     /// Channel and receiver, in words.
     fn setting(&self) -> String {
         let vote = match self.algorithms.vote() {
@@ -243,14 +276,23 @@ impl BerArgs {
             self.frequency,
             self.sample_rate / 1e6,
             self.clock,
-            self.profile,
+            match self.path.len() {
+                0 => self.profile.to_string(),
+                paths => format!("{paths} of their own"),
+            },
             self.taps,
         );
+        if let Some(doppler) = self.doppler {
+            setting += &format!(" · fading of {doppler} Hz");
+        }
         if let Acquisition::Original { feedback } = self.algorithms.acquisition() {
             setting += &format!(" · the original's acquisition, {feedback} samples of feedback");
         }
         if self.algorithms.equaliser() == Equaliser::Lms {
             setting += " · least mean squares";
+        }
+        if self.algorithms.step > 0.0 {
+            setting += &format!(" · a step of {}", self.algorithms.step);
         }
         if let Some(faults) = self.front_end.words() {
             setting += &format!(" · {faults}");
@@ -264,7 +306,7 @@ impl BerArgs {
     fn write_report(&self, dir: &Path, seconds: f64, points: &[TrialPoint]) -> Result<(), Failure> {
         let run = RatesRun {
             setting: self.setting(),
-            white: self.profile == Profile::None && self.front_end.words().is_none(),
+            white: self.is_white(),
             vote: self.algorithms.vote(),
             seconds,
         };
@@ -278,6 +320,17 @@ struct Picture<'a>(&'a Path);
 impl<'a> Picture<'a> {
     /// Tries its path before the trials, so that a wrong one is refused at once.
     fn new(path: &'a Path) -> Result<Picture<'a>, Failure> {
+        const OTHERS: [&str; 6] = ["png", "jpg", "jpeg", "gif", "pdf", "eps"];
+        let end = path.extension().and_then(|end| end.to_str());
+        let end = end.map(str::to_ascii_lowercase);
+        if end.is_some_and(|end| OTHERS.contains(&end.as_str())) {
+            let name = path.with_extension("svg");
+            return Err(Failure::usage(format!(
+                "--svg {}: it is written as SVG; name it {}",
+                path.display(),
+                name.display()
+            )));
+        }
         let failed = |error| Failure::usage(format!("--svg {}: {error}", path.display()));
         NewFile::check(path).map_err(failed)?;
         Ok(Picture(path))
@@ -305,6 +358,7 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
         let given = Given {
             sample_rate: args.sample_rate,
             frequency: args.frequency,
+            doppler: args.doppler.unwrap_or_default(),
             ..Given::default()
         };
         let refused = |error| channel::refused(&error, &given);
@@ -341,6 +395,9 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
         }
     };
     let points = run_trials(&trials, threads, shown).map_err(Failure::data)?;
+    if !args.json && !args.is_white() {
+        println!("theory, and with it the loss, is of white noise alone");
+    }
     if args.json {
         let curves = Curves { points: &points };
         print_json(&curves)?;
@@ -363,5 +420,9 @@ mod tests {
         assert!(Picture::new(&path).unwrap().draw(&[]).is_err());
         assert!(!path.exists());
         assert!(Picture::new(&path.join("below")).is_err());
+        let other = Picture::new(&folder.path().join("curves.PNG"))
+            .err()
+            .unwrap();
+        assert!(other.to_string().contains("curves.svg"), "{other}");
     }
 }

@@ -18,10 +18,10 @@ use crate::modem::{ModemPage, Watcher};
 #[command(next_help_heading = "End")]
 pub struct EndOptions {
     /// Seconds after which it ends
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Frames that come out, delivered or not, before it ends
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     frames: Option<u64>,
 }
 

@@ -18,10 +18,10 @@ use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::algorithms::refused;
+use super::algorithms::{Algorithms, refused};
 use super::channel::ChannelOptions;
 use super::ending::{EndOptions, Watch};
-use super::messages::{FrameSettings, messages};
+use super::messages::{Check, FrameSettings, messages};
 use super::samples::{self, goes_to_stdout, is_standard};
 use super::sink::{self, NewOutput, Sink, SinkSettings};
 use super::stream::Source;
@@ -50,30 +50,53 @@ pub struct LinkArgs {
     /// Modulation: bpsk, qpsk, qam16, qam64 (not of the original) or qam256
     #[arg(short, long = "mod", value_name = "MODULATION", default_value_t = Modulation::Qpsk, value_parser = Modulation::from_str)]
     modulation: Modulation,
+    /// What check fields have; pad checks nothing
+    #[arg(long, value_enum, value_name = "FIELD", default_value_t)]
+    check: Check,
+    /// Send payloads as they are: without the scrambling of the original's demo, what repeats, as
+    /// padding does, is a tone of its own power
+    #[arg(long)]
+    no_scramble: bool,
     /// Times that the input is sent, one after the other
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     repeat: u64,
     /// Share of the time in which frames are sent while there are any: 1e-12 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
     duty: f64,
     /// Samples per second, by the clock
-    #[arg(long, value_name = "HZ", default_value = "1M", value_parser = samples::rate)]
+    #[arg(long, value_name = "HZ", default_value = "1M", value_parser = samples::rate, allow_negative_numbers = true)]
     sample_rate: f64,
     /// Taps of the receiver's equaliser: a multiple of 8, from 8 to 128
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        allow_negative_numbers = true,
+        help_heading = "Receiver"
+    )]
     taps: usize,
-    /// Threads that decode frames; 0 finds and decodes them on one thread
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
-    /// Find DC and IQ imbalance of the front end blindly, and take them off
-    #[arg(long)]
-    correct: bool,
+    /// Threads that decode frames; 0 finds and decodes them on one thread, as the original's
+    /// acquisition always does [default: 1]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        help_heading = "Receiver"
+    )]
+    threads: Option<usize>,
     /// Port of a live page, and of /metrics for Prometheus
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     http: Option<u16>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "Receiver")]
+    algorithms: Algorithms,
     #[command(flatten)]
     end: EndOptions,
     #[command(flatten)]
@@ -142,7 +165,7 @@ impl Near {
             } else {
                 match self.messages.try_recv() {
                     Ok(message) => {
-                        let (frame, used) = self.frames.frame(&message?);
+                        let (frame, used) = self.frames.frame(&message?, None);
                         if let Some(first) = self.first_sent.take() {
                             first.tell();
                         }
@@ -201,12 +224,17 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     }
     let usage = |error| Failure::usage(format!("--duty: {error}"));
     let blanks = blank_symbols(args.duty).map_err(usage)?;
+    args.algorithms.check()?;
+    args.algorithms.check_threads(args.threads)?;
     let config = RxConfig {
-        correct: args.correct,
         taps: args.taps,
-        threads: args.threads,
+        check: args.check.into(),
+        threads: match args.algorithms.is_original() {
+            true => 0,
+            false => args.threads.unwrap_or(1),
+        },
         points: args.http.is_some(),
-        ..RxConfig::default()
+        ..args.algorithms.config()
     };
     config.check().map_err(refused)?;
     let settings = args.channel.settings(Some(args.sample_rate))?;
@@ -224,11 +252,18 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     watch.end_after(&args.end)?;
     let output = Some(output.begin()?);
 
-    let watcher = watch.watcher(&format!("{} over a channel", args.modulation), args.threads);
+    let watcher = watch.watcher(
+        &format!("{} over a channel", args.modulation),
+        config.threads,
+    );
     let (blocks, taken) = sync_channel(BLOCKS);
     let near = Near {
         messages,
-        frames: FrameSettings::new(args.modulation),
+        frames: FrameSettings {
+            check: args.check.into(),
+            scramble: !args.no_scramble,
+            ..FrameSettings::new(args.modulation)
+        },
         transmitter: Transmitter::new(1.0),
         channel: Some(channel),
         blanks,
@@ -243,6 +278,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     let mut sink = Sink {
         settings: SinkSettings {
             prompt: true,
+            scramble: !args.no_scramble,
             ..SinkSettings::default()
         },
         output,
@@ -293,6 +329,7 @@ fn report(args: &LinkArgs, to_standard: bool, linked: &Linked) -> Result<(), Fai
         linked.bytes,
         linked.seconds
     );
+    text += &sink::lost_lines(counts);
     text += &input_lines(&linked.level, linked.correction.as_ref());
     if sent.most_late > LATE {
         text += &format!(

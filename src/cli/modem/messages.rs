@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use karoo_modem::graph::SendFrames;
 use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, Scrambler, frame_message};
 
@@ -18,6 +19,25 @@ const WAITING: usize = 16;
 
 /// How long a look for messages lasts.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What check fields have.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum Check {
+    /// A checksum of header and payload
+    #[default]
+    Crc,
+    /// Padding, as in the original's demo
+    Pad,
+}
+
+impl From<Check> for CheckField {
+    fn from(check: Check) -> CheckField {
+        match check {
+            Check::Crc => CheckField::Crc,
+            Check::Pad => CheckField::Pad,
+        }
+    }
+}
 
 /// What frames are like.
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +64,16 @@ impl FrameSettings {
         }
     }
 
-    /// A frame, and how many bytes of the message are in it.
-    pub fn frame(&self, message: &[u8]) -> (Frame, usize) {
+    /// A frame, with its number if frames have numbers, and how many bytes of the message are in
+    /// it.
+    pub fn frame(&self, message: &[u8], number: Option<u8>) -> (Frame, usize) {
         let header = Header {
             source: self.source,
             destination: self.destination,
             network: self.network,
             ..Header::new(self.modulation)
         };
+        let header = number.map_or(header, |number| header.with_sequence(number));
         let scrambler = self.scramble.then(Scrambler::demo);
         frame_message(message, header, self.check, scrambler)
     }

@@ -5,19 +5,20 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ground::counted;
 use karoo_flow::adapters::Stop;
 use karoo_modem::formats::{FullScale, ReadCounts, SampleFormat};
 use karoo_modem::graph::Received;
-use karoo_modem::rx::{Acquisition, Counts, Equaliser, Level, RxConfig};
-use karoo_modem::waveform::{CheckField, ModeSet};
+use karoo_modem::rx::{Acquisition, Counts, RxConfig, SequenceGaps};
+use karoo_modem::waveform::ModeSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{Algorithms, refused};
 use super::ending::{EndOptions, Watch, after};
 use super::graph;
+use super::messages::Check;
 use super::samples::{self, goes_to_stdout};
 use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
@@ -42,10 +43,10 @@ pub struct RxArgs {
     layout: LayoutOptions,
     /// Value that 32767 stands for in ci16, and at which the converter of cf32 clipped [default:
     /// what metadata say, else 4 for ci16]
-    #[arg(long, value_name = "VALUE", value_parser = samples::full_scale)]
+    #[arg(long, value_name = "VALUE", value_parser = samples::full_scale, allow_negative_numbers = true)]
     full_scale: Option<FullScale>,
     /// Samples per second, for frequencies in Hz [default: what metadata or context packets say]
-    #[arg(long, value_name = "HZ", value_parser = samples::rate)]
+    #[arg(long, value_name = "HZ", value_parser = samples::rate, allow_negative_numbers = true)]
     sample_rate: Option<f64>,
     /// Payloads, one after the other: of each frame as many bytes as its header says; - is
     /// standard output
@@ -66,6 +67,10 @@ pub struct RxArgs {
     /// Take the scrambling of the original's demo off payloads
     #[arg(long, help_heading = "Frames")]
     scramble: bool,
+    /// Read frames' numbers, as tx --sequence and the original's demo give them, and count what is
+    /// missing
+    #[arg(long, help_heading = "Frames")]
+    sequence: bool,
     /// Expect the original's modulations alone, without 64-QAM
     #[arg(long, help_heading = "Frames")]
     cyclops: bool,
@@ -92,32 +97,34 @@ pub struct RxArgs {
         long,
         value_name = "N",
         default_value_t = 16,
-        help_heading = "Receiver"
+        help_heading = "Receiver",
+        allow_negative_numbers = true
     )]
     taps: usize,
-    /// Step by which taps follow decisions, from 0 to 0.01; 0.0005 follows slow fading; not with
-    /// lms, which has its own
-    #[arg(
-        long,
-        value_name = "STEP",
-        default_value_t = 0.0,
-        help_heading = "Receiver"
-    )]
-    step: f32,
     /// Receive bytes by a dataflow graph; without --threads, its placement says how many threads
     /// decode
     #[arg(long, conflicts_with = "http", help_heading = "Receiver")]
     graph: bool,
     /// Threads that decode frames; 0 finds and decodes them on one thread, as the original's
     /// acquisition always does [default: as many as there are CPUs, less one]
-    #[arg(long, value_name = "N", help_heading = "Receiver")]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Receiver",
+        allow_negative_numbers = true
+    )]
     threads: Option<usize>,
     #[command(flatten)]
     packets: PacketOptions,
     #[command(flatten)]
     end: EndOptions,
     /// Port of a live page, and of /metrics for Prometheus
-    #[arg(long, value_name = "PORT", help_heading = "Frames")]
+    #[arg(
+        long,
+        value_name = "PORT",
+        help_heading = "Frames",
+        allow_negative_numbers = true
+    )]
     http: Option<u16>,
 }
 
@@ -125,32 +132,8 @@ impl RxArgs {
     /// Refuses what the receiver would not follow.
     fn check(&self) -> Result<(), Failure> {
         self.algorithms.check()?;
-        if self.step != 0.0 && self.algorithms.equaliser() == Equaliser::Lms {
-            let why = "least mean squares have a step of their own; leave --step out";
-            return Err(Failure::usage(format!(
-                "--step {} with --equaliser lms: {why}",
-                self.step
-            )));
-        }
-        let threads = self.threads.filter(|threads| *threads > 0);
-        if let Some(threads) = threads.filter(|_| self.algorithms.is_original()) {
-            let why = "it finds and decodes on one thread; leave --threads out";
-            return Err(Failure::usage(format!(
-                "--threads {threads} with --acquisition original: {why}"
-            )));
-        }
-        Ok(())
+        self.algorithms.check_threads(self.threads)
     }
-}
-
-/// What check fields have.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Check {
-    /// A checksum of header and payload
-    #[default]
-    Crc,
-    /// Padding, as in the original's demo
-    Pad,
 }
 
 /// What was received.
@@ -160,6 +143,8 @@ pub struct Done {
     bytes: u64,
     cut_bytes: u64,
     counts: Counts,
+    /// Numbers that are missing between delivered frames, if frames have numbers.
+    missing: Option<u64>,
     /// Level of the samples as they came.
     level: InputLevel,
     /// What --correct took off them.
@@ -177,28 +162,20 @@ impl Documented for Done {
 fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let config = RxConfig {
-        acquisition: args.algorithms.acquisition(),
-        correct: args.algorithms.correct,
         taps: args.taps,
-        equaliser: args.algorithms.equaliser(),
-        step: args.step,
-        vote: args.algorithms.vote(),
         modes: if args.cyclops {
             ModeSet::Cyclops
         } else {
             ModeSet::WithQam64
         },
-        check: match args.check {
-            Check::Crc => CheckField::Crc,
-            Check::Pad => CheckField::Pad,
-        },
+        check: args.check.into(),
         soft: args.soft.is_some(),
         points: args.report.is_some() || args.http.is_some(),
         threads: match args.algorithms.acquisition() {
             Acquisition::Original { .. } => 0,
             Acquisition::Fits => args.threads.unwrap_or(cpus - 1),
         },
-        level: Level::detect(),
+        ..args.algorithms.config()
     };
     config.check().map_err(refused)?;
     Ok(config)
@@ -304,8 +281,10 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         watcher,
         meter: sink::meter(source.full_scale()),
         sample_rate: args.sample_rate.or(source.sample_rate()),
+        gaps: args.sequence.then(SequenceGaps::default),
         ..Sink::default()
     };
+    let is_guessed = source.is_guessed();
     let begun = Instant::now();
     let (received, read, source) = receive(args, &config, source, (&mut sink, &watch))
         .map_err(|failure| after(failure, &sink.words()))?;
@@ -331,19 +310,45 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         bytes: sink.bytes,
         cut_bytes: read.cut_bytes,
         counts,
+        missing: sink.gaps.map(|gaps| gaps.missing()),
         level: ground::lock(&sink.meter).level(),
         correction: received.correction.map(Corrected::from),
         packets,
         frames: std::mem::take(&mut sink.done),
     };
     let written = write_page(args, &config, &sink, &done);
-    report(args, to_standard, &done)?;
+    let hints = hints(args, is_guessed, &sink, &done);
+    report(args, to_standard, (&done, &hints))?;
     // Whatever becomes of the page, what was received is told.
     written?;
     whole
 }
 
-fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> {
+/// What may be wrong with samples of which nothing can be made, and the way out.
+fn hints(args: &RxArgs, is_guessed: bool, sink: &Sink, done: &Done) -> Vec<String> {
+    /// Share of the samples that are none, and decibels, that floats do not have.
+    const BAD: f64 = 0.1;
+    const FAINT: f64 = -200.0;
+    let counts = &done.counts;
+    let none = counts.bad_samples as f64 > BAD * counts.samples as f64;
+    let faint = done.level.decibels.is_some_and(|level| level < FAINT);
+    let mut hints = Vec::new();
+    if is_guessed && (none || faint) {
+        let hint = "cf32 was taken for the format, and these are no such floats: if they are \
+                    integers, try --format ci16";
+        hints.push(hint.to_owned());
+    }
+    if counts.frames() == 0 && !args.algorithms.correct {
+        hints.extend(ground::lock(&sink.meter).mean_warning());
+    }
+    hints
+}
+
+fn report(
+    args: &RxArgs,
+    to_standard: bool,
+    (done, hints): (&Done, &[String]),
+) -> Result<(), Failure> {
     if args.json {
         print_json(done)?;
         return Ok(());
@@ -356,32 +361,19 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
         counted(counts.samples, "sample"),
         done.seconds
     );
-    let lost = [
-        (counts.check, "with a wrong check field"),
-        (counts.length, "with a length that is too large"),
-        (counts.mode, "with an unknown mode byte"),
-        (counts.cut, "cut by the end of the samples"),
-    ];
-    for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
-        text += &format!("\nnot delivered: {count} {what}");
+    text += &sink::lost_lines(counts);
+    if let Some(missing) = done.missing {
+        text += &format!("\n{missing} numbers missing between delivered frames");
     }
-    let others = [
-        (
-            counts.not_acquired,
-            "look like a frame's begin alone: no frames",
-        ),
-        (
-            counts.bad_samples,
-            "samples are infinite, larger than 1e6 or not numbers: taken for 0; scale larger ones down",
-        ),
-        (done.cut_bytes, "bytes after the last whole sample"),
-    ];
-    for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
-        text += &format!("\n{count} {what}");
+    if done.cut_bytes > 0 {
+        text += &format!("\n{} bytes after the last whole sample", done.cut_bytes);
     }
     text += &input_lines(&done.level, done.correction.as_ref());
     if let Some(packets) = &done.packets {
         text += &stream::words(packets);
+    }
+    for hint in hints {
+        text += &format!("\n{hint}");
     }
     match to_standard {
         true => eprintln!("{text}"),

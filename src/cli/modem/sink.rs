@@ -9,7 +9,7 @@ use ground::counted;
 use karoo_flow::adapters::{Address, Stop};
 use karoo_modem::formats::FullScale;
 use karoo_modem::graph::Received;
-use karoo_modem::rx::{Counts, Outcome, ReceivedFrame, Receiver, RxConfig};
+use karoo_modem::rx::{Counts, Outcome, ReceivedFrame, Receiver, RxConfig, SequenceGaps};
 use karoo_modem::waveform::{Modulation, Scrambler};
 use katcp::reading::unix_now;
 use num_complex::Complex32;
@@ -44,6 +44,8 @@ pub struct FrameDone {
     source: u8,
     destination: u8,
     network: u16,
+    /// Number of the frame, if frames have numbers.
+    sequence: Option<u8>,
     snr_db: f64,
     evm: f64,
     /// Carrier offset in cycles per sample, and in Hz if the rate is known.
@@ -65,6 +67,35 @@ pub fn meter(full_scale: Option<FullScale>) -> SharedMeter {
 
 /// Where payloads go, and its name.
 pub type Payloads = (String, Box<dyn Write>);
+
+/// A line for each cause for which frames were not delivered, and for what was no frame or sample.
+pub fn lost_lines(counts: &Counts) -> String {
+    let mut text = String::new();
+    let lost = [
+        (counts.check, "with a wrong check field"),
+        (counts.length, "with a length that is too large"),
+        (counts.mode, "with an unknown mode byte"),
+        (counts.equaliser, "whose equaliser's taps ran away"),
+        (counts.cut, "cut by the end of the samples"),
+    ];
+    for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!("\nnot delivered: {count} {what}");
+    }
+    let others = [
+        (
+            counts.not_acquired,
+            "look like a frame's begin alone: no frames",
+        ),
+        (
+            counts.bad_samples,
+            "samples are infinite, larger than 1e6 or not numbers: taken for 0; scale larger ones down",
+        ),
+    ];
+    for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!("\n{count} {what}");
+    }
+    text
+}
 
 /// What becomes of frames.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,6 +122,8 @@ pub struct Sink {
     pub sample_rate: Option<f64>,
     pub bytes: u64,
     pub done: Vec<FrameDone>,
+    /// Numbers of frames, if they have some.
+    pub gaps: Option<SequenceGaps>,
     /// Frames that were taken, and at how many no more are.
     pub found: u64,
     pub most: Option<u64>,
@@ -193,8 +226,9 @@ impl Sink {
             true => Counts {
                 samples: counts.samples,
                 bad_samples: counts.bad_samples,
-                detected: counts.not_acquired + cut + self.found,
+                detected: counts.not_acquired + counts.equaliser + cut + self.found,
                 not_acquired: counts.not_acquired,
+                equaliser: counts.equaliser,
                 cut,
                 ..self.outcomes
             },
@@ -210,6 +244,9 @@ impl Sink {
         let any = !frames.is_empty();
         for mut frame in frames.drain(..) {
             self.outcomes.add(frame.outcome);
+            if let Some(gaps) = &mut self.gaps {
+                gaps.take(&frame);
+            }
             if let Some(gatherer) = &self.gatherer {
                 ground::lock(gatherer).frame(&frame);
             }
@@ -224,6 +261,7 @@ impl Sink {
                 Scrambler::demo().apply(&mut frame.body[..whole]);
             }
             if let Some(watcher) = &mut self.watcher {
+                watcher.missing(self.gaps.map(|gaps| gaps.missing()));
                 watcher.frame(&frame, unix_now());
             }
             let write = match frame.outcome {
@@ -261,6 +299,7 @@ impl Sink {
             source: header.source,
             destination: header.destination,
             network: header.network,
+            sequence: self.gaps.map(|_| header.sequence()),
             snr_db: frame.snr_db,
             evm: frame.evm,
             cfo_cycles_per_sample: frame.frequency,

@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ground::counted;
 use karoo_modem::formats::{FullScale, SampleFormat};
 use karoo_modem::tx::{Transmitter, blank_symbols};
-use karoo_modem::waveform::{BLANK_SYMBOLS, CheckField, Modulation};
+use karoo_modem::waveform::{BLANK_SYMBOLS, Modulation, SEQUENCE_NUMBERS};
 use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ending::{Watch, after};
 use super::graph;
-use super::messages::{FrameSettings, messages, next_message};
+use super::messages::{Check, FrameSettings, messages, next_message};
 use super::samples::{self, goes_to_stdout, is_standard};
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
 use crate::cli::numbers::number_within;
@@ -46,28 +46,52 @@ pub struct TxArgs {
     #[arg(long)]
     scramble: bool,
     /// Source in headers
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     source: u8,
     /// Destination in headers
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     destination: u8,
     /// Network in headers
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     network: u16,
+    /// Number frames from 0 to 63 in turn, in source, destination and network alike, as the
+    /// original's demo does; rx --sequence says what is missing
+    #[arg(long, conflicts_with_all = ["source", "destination", "network", "graph"])]
+    sequence: bool,
     /// Times that the input is sent, one after the other
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000), allow_negative_numbers = true)]
     repeat: u64,
     /// Share of the time in which frames are sent: 1e-12 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
     duty: f64,
     /// Blank symbols before the first frame
-    #[arg(long, value_name = "SYMBOLS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    #[arg(long, value_name = "SYMBOLS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000), allow_negative_numbers = true)]
     lead: u64,
     /// Send by a dataflow graph, which makes frames on several threads
     #[arg(long)]
     graph: bool,
     /// Threads that make frames [default: what the graph's placement gives them]
-    #[arg(long, value_name = "N", requires = "graph", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "graph", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
     threads: Option<u16>,
     /// Samples: a raw file, or SigMF by the names .sigmf-meta and .sigmf-data; - is standard
     /// output; tcp:HOST:PORT, tcp-listen:ADDRESS:PORT; shm:NAME; or packets of VITA 49.2, as DIFI
@@ -78,13 +102,13 @@ pub struct TxArgs {
     #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str, help_heading = "Samples")]
     format: Option<SampleFormat>,
     /// Value that 32767 stands for in ci16
-    #[arg(long, value_name = "VALUE", default_value = "4", value_parser = samples::full_scale, help_heading = "Samples")]
+    #[arg(long, value_name = "VALUE", default_value = "4", value_parser = samples::full_scale, help_heading = "Samples", allow_negative_numbers = true)]
     full_scale: FullScale,
     /// Gain in dB; at 0 frames have a mean power of 1
     #[arg(long, value_name = "DB", default_value_t = 0.0, allow_negative_numbers = true, value_parser = decibels, help_heading = "Samples")]
     gain: f64,
     /// Samples per second, for metadata; packets are sent at this pace
-    #[arg(long, value_name = "HZ", value_parser = samples::rate, help_heading = "Samples")]
+    #[arg(long, value_name = "HZ", value_parser = samples::rate, help_heading = "Samples", allow_negative_numbers = true)]
     sample_rate: Option<f64>,
     /// Print JSON
     #[arg(long, help_heading = "Samples")]
@@ -111,16 +135,6 @@ impl TxArgs {
     fn amplitude(&self) -> f32 {
         10f64.powf(self.gain / 20.0) as f32
     }
-}
-
-/// What check fields have.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Check {
-    /// A checksum of header and payload
-    #[default]
-    Crc,
-    /// Padding, as in the original's demo
-    Pad,
 }
 
 fn decibels(text: &str) -> Result<f64, String> {
@@ -157,23 +171,50 @@ struct Sender<'a> {
     frame_settings: FrameSettings,
     output: Destination,
     watch: Watch,
+    /// Blank symbols behind a frame, and how many are still to come before the next.
     blanks: u64,
+    owed: u64,
+    /// Whether all messages were sent.
+    complete: bool,
     frames: u64,
     bytes: u64,
     samples: Vec<Complex32>,
 }
 
 impl Sender<'_> {
-    /// A frame with `message`, and the pause behind it.
+    /// A frame with `message`, and the blanks that fill its last block.
     fn frame(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let (frame, used) = self.frame_settings.frame(message);
+        let number = (self.frames % u64::from(SEQUENCE_NUMBERS)) as u8;
+        let number = self.args.sequence.then_some(number);
+        let (frame, used) = self.frame_settings.frame(message, number);
         let mut samples = std::mem::take(&mut self.samples);
         samples.clear();
         self.transmitter.frame(&frame, &mut samples);
         let written = self.write_frame(&samples, used);
         self.samples = samples;
         written?;
-        self.pause(self.blanks)
+        self.pause(BLANK_SYMBOLS as u64)?;
+        self.owe()
+    }
+
+    /// What is left of the pause behind a frame: at once where samples have a time, else only if
+    /// another frame comes.
+    fn owe(&mut self) -> Result<(), Failure> {
+        let left = self.blanks - BLANK_SYMBOLS as u64;
+        match self.args.output.is_live() {
+            true => self.pause(left),
+            false => {
+                self.owed = left;
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends what is owed of a pause before another frame; false if somebody wants the end in it.
+    fn pay(&mut self) -> Result<bool, Failure> {
+        let owed = std::mem::take(&mut self.owed);
+        self.pause(owed)?;
+        Ok(owed == 0 || !self.watch.has_ended())
     }
 
     /// A frame's samples, with `used` bytes of a message in it.
@@ -206,17 +247,27 @@ impl Sender<'_> {
         let stop = self.watch.stop().clone();
         let threads = self.args.threads.map(usize::from);
         graph::send(&node, threads, messages, stop, |samples, used| {
+            if !self.pay()? {
+                return Ok(());
+            }
             // They end with the blanks that fill a frame's last block.
             self.write_frame(samples, used)?;
-            self.pause(self.blanks - BLANK_SYMBOLS as u64)
+            self.owe()
         })
     }
 
     /// All messages, until somebody wants the end.
     fn all(&mut self, messages: &Receiver<Result<Vec<u8>, Failure>>) -> Result<(), Failure> {
         while let Some(message) = next_message(messages, || self.watch.has_ended())? {
+            if !self.pay()? {
+                return Ok(());
+            }
             self.frame(&message)?;
         }
+        // If somebody wants the end, it may be behind the last one.
+        self.complete = messages
+            .try_recv()
+            .is_err_and(|error| error == TryRecvError::Disconnected);
         Ok(())
     }
 
@@ -270,10 +321,7 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
         watch.stop(),
     )?;
     let frame_settings = FrameSettings {
-        check: match args.check {
-            Check::Crc => CheckField::Crc,
-            Check::Pad => CheckField::Pad,
-        },
+        check: args.check.into(),
         scramble: args.scramble,
         source: args.source,
         destination: args.destination,
@@ -287,6 +335,8 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
         output,
         watch,
         blanks,
+        owed: 0,
+        complete: false,
         frames: 0,
         bytes: 0,
         samples: Vec::new(),
@@ -297,7 +347,7 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
     });
     let words = sender.words();
     done.map_err(|failure| after(failure, &words))?;
-    let whole = match args.goes_on() {
+    let whole = match args.goes_on() || sender.complete {
         true => Ok(()),
         false => sender.watch.whole(),
     };

@@ -25,19 +25,24 @@ pub struct LatencyArgs {
     #[arg(long = "mod", value_name = "MODULATION", default_value_t = Modulation::Qam256)]
     modulation: Modulation,
     /// Samples per second
-    #[arg(long, value_name = "HZ", default_value = "80M", value_parser = rate)]
+    #[arg(long, value_name = "HZ", default_value = "80M", value_parser = rate, allow_negative_numbers = true)]
     rate: f64,
     /// Samples that come at once
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "120,4096", value_parser = block)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "120,4096", value_parser = block, allow_negative_numbers = true)]
     block: Vec<usize>,
     /// Threads that decode, beside the one that finds frames; 0 does both on one
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,1", value_parser = decoders)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,1", value_parser = decoders, allow_negative_numbers = true)]
     threads: Vec<usize>,
     /// Taps of the equaliser: a multiple of 8, from 8 to 128
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        allow_negative_numbers = true
+    )]
     taps: usize,
     /// Seconds that samples come
-    #[arg(long, value_name = "S", default_value = "2", value_parser = time)]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = time, allow_negative_numbers = true)]
     seconds: Duration,
     #[command(flatten)]
     cpus: CpuOptions,

@@ -25,7 +25,7 @@ pub struct LoopArgs {
     #[command(flatten)]
     frames: FrameOptions,
     /// Samples of a block
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096", value_parser = block)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096", value_parser = block, allow_negative_numbers = true)]
     block: Vec<usize>,
     /// How blocks pass from thread to thread
     #[arg(
@@ -37,16 +37,21 @@ pub struct LoopArgs {
     )]
     transfer: Vec<Transfer>,
     /// Samples per second that the converter keeps [default: as fast as they come]
-    #[arg(long, value_name = "HZ", value_parser = rate)]
+    #[arg(long, value_name = "HZ", value_parser = rate, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// Threads that decode, beside the one that finds frames; 0 does both on one
-    #[arg(long, value_name = "N", default_value = "0", value_parser = decoders)]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = decoders, allow_negative_numbers = true)]
     threads: usize,
     /// Taps of the equaliser: a multiple of 8, from 8 to 128
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        allow_negative_numbers = true
+    )]
     taps: usize,
-    /// Seconds that frames are sent
-    #[arg(long, value_name = "S", default_value = "2", value_parser = time)]
+    /// Seconds that frames are sent: at least one, with its pause, is
+    #[arg(long, value_name = "S", default_value = "2", value_parser = time, allow_negative_numbers = true)]
     seconds: Duration,
     /// Take the time of what threads do with each block, in a second run
     #[arg(long)]
@@ -119,7 +124,7 @@ pub fn run(args: &LoopArgs) -> Result<(), Failure> {
 fn lines(row: &LoopRow) -> String {
     let mut text = format!(
         "\n{} at a duty cycle of {}, blocks of {}, {}{}: {:.1} Msample/s, {:.2} Msymbol/s, {:.1} \
-         Mb/s of payload; {} frames in {:.2} s, {} lost",
+         Mb/s of payload; {} in {:.2} s, {} lost",
         row.modulation,
         row.duty,
         row.block,
@@ -131,7 +136,7 @@ fn lines(row: &LoopRow) -> String {
         mega(row.rate),
         mega(row.symbols),
         mega(row.goodput),
-        row.sent,
+        ground::counted(row.sent, "frame"),
         row.seconds,
         row.lost,
     );

@@ -23,7 +23,7 @@ pub struct RxArgs {
     #[command(flatten)]
     frames: FrameOptions,
     /// Threads that decode, beside the one that finds frames; 0 does both on one
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = decoders)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = decoders, allow_negative_numbers = true)]
     threads: Vec<usize>,
     /// What takes frames to these threads
     #[arg(
@@ -35,19 +35,24 @@ pub struct RxArgs {
     )]
     by: Vec<Way>,
     /// Samples that come at once
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096", value_parser = block)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096", value_parser = block, allow_negative_numbers = true)]
     block: Vec<usize>,
     /// Receivers that run at the same time, each with samples of its own
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
     instances: Vec<u16>,
     /// Taps of the equaliser: a multiple of 8, from 8 to 128
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        allow_negative_numbers = true
+    )]
     taps: usize,
     /// Seconds of a round
-    #[arg(long, value_name = "S", default_value = "0.3", value_parser = time)]
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = time, allow_negative_numbers = true)]
     seconds: Duration,
     /// Rounds: their median and their best are told
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000), allow_negative_numbers = true)]
     rounds: u16,
     #[command(flatten)]
     cpus: CpuOptions,

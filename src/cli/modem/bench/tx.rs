@@ -21,13 +21,13 @@ pub struct TxArgs {
     #[command(flatten)]
     frames: FrameOptions,
     /// Threads, each a transmitter by itself
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
     threads: Vec<u16>,
     /// Seconds of a round
-    #[arg(long, value_name = "S", default_value = "0.3", value_parser = time)]
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = time, allow_negative_numbers = true)]
     seconds: Duration,
     /// Rounds: their median and their best are told
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000), allow_negative_numbers = true)]
     rounds: u16,
     #[command(flatten)]
     cpus: CpuOptions,
