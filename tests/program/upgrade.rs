@@ -95,7 +95,10 @@ fn engines_whose_files_are_refused_keep_the_program_from_before() {
     let wrong = GOOD.replace("feng-id = 0", "feng-id = 4");
     let host = Host::new(&[("m000h", GOOD), ("m001h", &wrong), ("m002h", GOOD)]);
     // Further options count too.
-    host.file("m002h.env", "KAROO_OPTIONS='--feng-id=1 --katcp-port=7148'\n");
+    host.file(
+        "m002h.env",
+        "KAROO_OPTIONS='--feng-id=1 --katcp-port=7148'\n",
+    );
     let (restarted, said) = host.restarted();
     assert_eq!(restarted, ["m000h", "m002h"], "{said}");
     for part in ["m001h runs on", "feng-id", "systemctl restart karoo@m001h"] {
