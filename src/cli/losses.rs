@@ -1,5 +1,7 @@
 //! What a live engine loses, in its log and for `systemctl status`.
 
+mod patience;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use crate::config::{FgpuConfig, InputConfig};
 use crate::doctor::{Asked, Look, Report, examine};
 use crate::fgpu::LiveEngine;
 use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Watch, WatchedEngine};
+use patience::Patience;
 
 /// Findings of the doctor that are logged.
 const FINDINGS: usize = 3;
@@ -23,8 +26,8 @@ pub struct Losses {
     counters: Counters,
     watch: Watch,
     record: Arc<LossRecord>,
-    /// What the doctor is told, until it was asked or need not be, and when that is.
-    patient: Option<(Asked, Instant)>,
+    /// What the doctor is told, and when; nothing where there is nothing to look at.
+    patient: Option<(Asked, Patience)>,
 }
 
 impl Losses {
@@ -59,8 +62,8 @@ impl Losses {
             interfaces,
         };
         let now = Instant::now();
-        let due = now.checked_add(watched.patience());
-        let patient = Asked::of_engine(config).zip(due);
+        let patience = Patience::new(watched.patience(), now);
+        let patient = Asked::of_engine(config).map(|asked| (asked, patience));
         Self {
             patient,
             watch: Watch::new(watched, now, counters.read()),
@@ -79,17 +82,17 @@ impl Losses {
             unix: unix_now(),
         };
         let counts = self.counters.read();
-        if counts.placed > 0 {
-            self.patient = None;
-        }
-        if let Some((asked, _)) = self.patient.take_if(|(_, due)| now >= *due) {
-            ask(asked);
-        }
+        let has_come = counts.placed > 0;
         let events = self.watch.look(moment, counts);
         self.record
             .update(moment.unix, self.watch.active(), &events);
         self.record.note_unexplained(self.watch.unexplained());
         events.iter().for_each(tell);
+        if let Some((asked, patience)) = &mut self.patient
+            && patience.ends(now, has_come, self.watch.silence(now))
+        {
+            ask(asked.clone());
+        }
     }
 
     /// One line on the last seconds.
@@ -113,10 +116,10 @@ fn ask(asked: Asked) {
     };
     let work = move || match examine(&asked, look, &StopFlag::default()) {
         Ok(report) => tell_findings(&report),
-        Err(error) => tracing::info!(%error, "cannot look why no heap has come"),
+        Err(error) => tracing::info!(%error, "cannot look why no heap comes"),
     };
     if let Err(error) = thread::Builder::new().name("doctor".to_owned()).spawn(work) {
-        tracing::info!(%error, "cannot look why no heap has come");
+        tracing::info!(%error, "cannot look why no heap comes");
     }
 }
 

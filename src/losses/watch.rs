@@ -261,6 +261,12 @@ impl Watch {
         here.map(|(_, count)| count).sum()
     }
 
+    /// For how long no heap has been placed or dropped `now`, if that is so long that it is said.
+    pub fn silence(&self, now: Instant) -> Option<Duration> {
+        let silence = now.saturating_duration_since(self.silent_since);
+        self.is_active(Cause::NoInput).then_some(silence)
+    }
+
     /// What is being lost now, how many of it since it began, and what there is to say of it: the
     /// top cause first, by what was lost in the last seconds.
     pub fn active(&self) -> impl Iterator<Item = (Cause, u64, &Words)> {

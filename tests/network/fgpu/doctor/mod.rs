@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, send};
 use patient::{
-    BYTES, Digitiser, Patient, SOURCE, Stream, querier, run, sync_time, tagged, text, to, wire,
+    BYTES, Digitiser, Patient, RATE, SOURCE, Stream, querier, run, sync_time, tagged, text, to,
+    wire,
 };
 use spead::SpectraRepr;
 
 use super::cable::Cable;
 use super::chain::Karoo;
-use super::rig::{ENGINE_OPTIONS, OUTPUT};
+use super::rig::{ENGINE_OPTIONS, METRICS, OUTPUT, get};
 use crate::support::left_out;
 
 #[test]
@@ -427,22 +428,57 @@ fn an_engine_that_hears_nothing_says_why_by_itself() {
     let Some(patient) = Patient::hears("engine", stream) else {
         return;
     };
-    let times = format!("--sync-time={}", sync_time());
-    let own = ["fgpu", "--recv-interface=k0", "--send-interface=k1", &times];
-    let args = [&own[..], &["--wideband", OUTPUT, SOURCE], &ENGINE_OPTIONS].concat();
-    let mut engine = Karoo::start_with(&patient.cable.engine, &args, &[]).up();
+    let mut engine = engine(&patient);
     engine.wait(|engine| engine.log().contains("finding="));
+    let line = finding(engine);
+    assert!(line.contains("other-groups"), "{line}");
+    assert!(
+        line.contains("give 239.103.0.64:7148,239.103.1.64:7148 as SRC"),
+        "{line}"
+    );
+}
+
+/// Also of a silence that begins later.
+#[test]
+fn an_engine_that_hears_no_more_says_why_by_itself() {
+    let Some(mut patient) = Patient::hears("later", Stream::default()) else {
+        return;
+    };
+    let mut engine = engine(&patient);
+    engine.wait(|_| {
+        let text = get(&patient.cable.engine, METRICS, "/metrics");
+        let mut lines = text.lines();
+        lines.any(|line| line.starts_with("fgpu_input_heaps_total") && !line.ends_with(" 0"))
+    });
+    assert!(!engine.log().contains("finding="), "{}", engine.log());
+    patient.digitiser = None;
+    patient.send(Stream {
+        to: [to("239.103.0.64:7148"), to("239.103.1.64:7148")],
+        ..Stream::default()
+    });
+    engine.wait(|engine| engine.log().contains("finding="));
+    let line = finding(engine);
+    assert!(line.contains("other-groups"), "{line}");
+}
+
+/// One that is up, for what [`Stream`] has.
+fn engine(patient: &Patient) -> Karoo {
+    let times = format!("--sync-time={}", sync_time());
+    let rate = format!("--adc-sample-rate={RATE}");
+    let metrics = format!("--prometheus-port={METRICS}");
+    let own = ["fgpu", "--recv-interface=k0", "--send-interface=k1", &times];
+    let outputs = ["--wideband", OUTPUT, SOURCE];
+    let args = [&own[..], &outputs, &ENGINE_OPTIONS, &[&rate[..], &metrics]].concat();
+    Karoo::start_with(&patient.cable.engine, &args, &[]).up()
+}
+
+/// The first finding of an engine that ends well.
+fn finding(mut engine: Karoo) -> String {
     engine.interrupt();
     let (status, _) = engine.ended();
     let log = engine.log();
     assert_eq!(status.code(), Some(0), "{log}");
     let line = log.lines().find(|line| line.contains("finding=")).unwrap();
-    assert!(
-        line.contains("WARN") && line.contains("other-groups"),
-        "{log}"
-    );
-    assert!(
-        line.contains("give 239.103.0.64:7148,239.103.1.64:7148 as SRC"),
-        "{line}"
-    );
+    assert!(line.contains("WARN"), "{log}");
+    line.to_owned()
 }
