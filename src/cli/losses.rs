@@ -13,7 +13,9 @@ use katcp::reading::unix_now;
 use crate::config::{FgpuConfig, InputConfig};
 use crate::doctor::{Asked, Look, Report, examine};
 use crate::fgpu::LiveEngine;
-use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Watch, WatchedEngine};
+use crate::losses::{
+    Counters, LevelSource, LossEvent, LossRecord, LossStage, Moment, Watch, WatchedEngine,
+};
 use patience::Patience;
 
 /// Findings of the doctor that are logged.
@@ -69,6 +71,15 @@ impl Losses {
             watch: Watch::new(watched, now, counters.read()),
             counters,
             record,
+        }
+    }
+
+    /// Watches `levels` as well: those of an engine that sends.
+    #[must_use]
+    pub fn with_levels(self, levels: LevelSource) -> Self {
+        Self {
+            counters: self.counters.with_levels(levels),
+            ..self
         }
     }
 

@@ -12,9 +12,10 @@ use host::placement::EnginePlan;
 
 use super::Cause;
 use super::lcores::{LcoreCounts, Lcores};
+use super::power::{LevelSource, StreamLevel};
 use crate::assembly::{RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
-use crate::engine::OutputStats;
+use crate::engine::{OutputStats, TestPattern};
 use crate::memory::OutputMemory;
 use crate::ports::Links;
 use crate::recv::{DropCause, InputStats, LastDropped, ReceiveMemory, RxStats};
@@ -32,6 +33,7 @@ pub struct Counters {
     /// Batches of each output.
     batches: Vec<Batch>,
     lcores: Option<Lcores>,
+    levels: Option<LevelSource>,
 }
 
 /// Batches of one output.
@@ -80,6 +82,9 @@ pub struct LossCounts {
     pub missing: [u64; N_POL],
     /// Samples that the digitiser flagged as at full scale, per polarisation.
     pub clipped: [u64; N_POL],
+    /// Level of the last second of input that was whole, in dB relative to a sine of full scale,
+    /// per polarisation; [`f64::MIN`] for no power at all. `None` if it is not known, or old.
+    pub input_dbfs: Option<[f64; N_POL]>,
     /// Output streams.
     pub outputs: Vec<StreamCounts>,
     /// Ports, if their counters can be read.
@@ -113,7 +118,7 @@ pub struct Look<'a> {
 }
 
 /// Those of an output stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamCounts {
     /// Its name.
     pub name: String,
@@ -131,6 +136,10 @@ pub struct StreamCounts {
     pub free_chunks: usize,
     /// Heaps that are not sent for want of one input heap, at most.
     pub heaps_per_missing: u64,
+    /// Its level in the last statistics, if there were any.
+    pub level: Option<StreamLevel>,
+    /// Known values that are sent in place of spectra, if they are.
+    pub test: Option<TestPattern>,
 }
 
 impl LossCounts {
@@ -219,6 +228,7 @@ impl Counters {
             links: links.clone(),
             batches: config.outputs.iter().map(batch).collect(),
             lcores: None,
+            levels: None,
         }
     }
 
@@ -232,17 +242,34 @@ impl Counters {
         }
     }
 
-    /// What they are now, with what is to be read of the host.
+    /// The same with what `levels` tells.
+    #[must_use]
+    pub fn with_levels(self, levels: LevelSource) -> Self {
+        Self {
+            levels: Some(levels),
+            ..self
+        }
+    }
+
+    /// What they are now, with levels and what is to be read of the host.
     pub fn read(&self) -> LossCounts {
         let ports = self.links.states();
         let ports = ports.filter_map(|(port, ..)| Some((port.name().into(), port.stats().ok()?)));
         self.links.look();
-        LossCounts {
+        let mut counts = LossCounts {
             lcores: self.lcores.as_ref().map_or(Vec::new(), Lcores::read),
             clock: KernelClock::read().ok(),
             ports: ports.collect(),
             ..self.read_without_ports()
+        };
+        if let Some(levels) = &self.levels {
+            counts.input_dbfs = levels.input();
+            for (index, output) in counts.outputs.iter_mut().enumerate() {
+                output.level = levels.output(index);
+                output.test = levels.test(index);
+            }
         }
+        counts
     }
 
     /// The counters alone: ports may have gone.
@@ -261,6 +288,8 @@ impl Counters {
                 four_bits: batch.four_bits,
                 free_chunks: pool.available(),
                 heaps_per_missing: batch.heaps_per_missing,
+                level: None,
+                test: None,
             }
         });
         let outputs = outputs.collect();
@@ -283,6 +312,7 @@ impl Counters {
             lcores: Vec::new(),
             clock: None,
             unexplained: UnexplainedCounts::default(),
+            input_dbfs: None,
         }
     }
 

@@ -6,6 +6,7 @@
 //! keeps both for pages, metrics and sensors. Clocks are the caller's. Nothing here is on the way
 //! of a sample.
 
+mod age;
 mod counts;
 mod explained;
 mod heldup;
@@ -15,6 +16,7 @@ mod levels;
 mod links;
 mod numbers;
 mod pace;
+mod power;
 mod rank;
 mod record;
 mod states;
@@ -26,10 +28,12 @@ mod time;
 mod track;
 mod watch;
 
+pub use age::{old_after, old_level};
 pub use counts::{Counters, LossCounts, StreamCounts, UnexplainedCounts};
 pub use input::options_for;
 pub use lcores::LcoreCounts;
 pub use numbers::{grouped, per_second, percent, span};
+pub use power::{INPUT_DBFS, LevelSource, StreamLevel};
 pub use record::{ActiveLoss, LossLine, LossRecord, LossTotal};
 pub use text::Words;
 pub use track::{LINE, LossStage};
@@ -66,12 +70,18 @@ pub enum Cause {
     NotSent,
     /// Ports could not send packets.
     TxErrors,
+    /// Known values are sent in place of spectra.
+    TestPattern,
     /// An rx lcore has little time left.
     BusyLcore,
     /// Many of the digitiser's samples are at full scale.
     InputClipping,
+    /// The digitiser's samples have no power, too little or too much.
+    InputLevel,
     /// Quantisation clips many output values.
     OutputClipping,
+    /// Quantisation leaves little else than zeros of an output.
+    OutputLevel,
     /// The host's clock may be wrong.
     ClockNotSynchronised,
 }
@@ -104,9 +114,12 @@ impl Cause {
             Self::MissingHeaps,
             Self::NotSent,
             Self::TxErrors,
+            Self::TestPattern,
             Self::BusyLcore,
             Self::InputClipping,
+            Self::InputLevel,
             Self::OutputClipping,
+            Self::OutputLevel,
             Self::ClockNotSynchronised,
         ];
         before.into_iter().chain(drops).chain(behind)
@@ -117,9 +130,12 @@ impl Cause {
         match self {
             Self::Dropped(DropCause::Duplicate)
             | Self::WrongTime
+            | Self::TestPattern
             | Self::BusyLcore
             | Self::InputClipping
+            | Self::InputLevel
             | Self::OutputClipping
+            | Self::OutputLevel
             | Self::ClockNotSynchronised => Severity::Warning,
             _ => Severity::Loss,
         }
@@ -133,9 +149,12 @@ impl Cause {
                 | Self::LinkDown
                 | Self::TimeJumped
                 | Self::WrongTime
+                | Self::TestPattern
                 | Self::BusyLcore
                 | Self::InputClipping
+                | Self::InputLevel
                 | Self::OutputClipping
+                | Self::OutputLevel
                 | Self::ClockNotSynchronised
         )
     }
@@ -165,9 +184,12 @@ impl Cause {
             Self::MissingHeaps => "missing-heaps",
             Self::NotSent => "not-sent",
             Self::TxErrors => "tx-errors",
+            Self::TestPattern => "test-pattern",
             Self::BusyLcore => "busy-lcore",
             Self::InputClipping => "input-clipping",
+            Self::InputLevel => "input-level",
             Self::OutputClipping => "output-clipping",
+            Self::OutputLevel => "output-level",
             Self::ClockNotSynchronised => "clock-not-synchronised",
         }
     }

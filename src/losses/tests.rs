@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 mod dropped;
 mod links;
+mod power;
 mod rank;
 mod silences;
 mod states;

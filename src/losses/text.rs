@@ -10,6 +10,7 @@ use super::heldup::HeldUp;
 use super::lcores::LcoreTroubles;
 use super::links::Outages;
 use super::numbers::{grouped, per_second, percent, span};
+use super::power::Powers;
 use super::time::Times;
 use super::track::{Due, LossStage};
 use super::watch::Alone;
@@ -62,6 +63,7 @@ pub struct Line<'a> {
     pub lcores: &'a LcoreTroubles,
     pub outages: &'a Outages,
     pub held_up: &'a HeldUp,
+    pub powers: &'a Powers,
     /// The last time that a polarisation came alone.
     pub alone: Option<Alone>,
 }
@@ -80,6 +82,9 @@ impl Line<'_> {
                 Cause::BusyLcore => self.busy_lcore(),
                 Cause::LinkDown => self.link_down(),
                 Cause::ClockNotSynchronised => self.clock_not_synchronised(),
+                Cause::InputLevel => self.powers.input_words(),
+                Cause::OutputLevel => self.powers.output_words(),
+                Cause::TestPattern => self.powers.test_words(),
                 _ => {
                     let Words { what, mends } = self.known();
                     let (amount, name) = (self.amount(), self.cause.name());
@@ -169,6 +174,15 @@ impl Line<'_> {
                 format!("{name} is over: rx lcores have time left again, after {lasted}")
             }
             Cause::LinkDown => self.links_are_up(),
+            Cause::InputLevel => {
+                format!("{name} is over: the digitiser's level is good again, after {lasted}")
+            }
+            Cause::OutputLevel => {
+                format!("{name} is over: all outputs have power again, after {lasted}")
+            }
+            Cause::TestPattern => {
+                format!("{name} is over: spectra are sent again, after {lasted}")
+            }
             Cause::ClockNotSynchronised => {
                 format!("{name} is over: this host's clock is synchronised, after {lasted}")
             }
@@ -215,6 +229,9 @@ impl Line<'_> {
             | Cause::LcoreWithoutCpu
             | Cause::BusyLcore
             | Cause::LinkDown
+            | Cause::InputLevel
+            | Cause::OutputLevel
+            | Cause::TestPattern
             | Cause::ClockNotSynchronised => Words::new("", ""),
         }
     }

@@ -12,6 +12,7 @@ use super::heldup::HeldUp;
 use super::lcores::LcoreTroubles;
 use super::levels::Levels;
 use super::links::Outages;
+use super::power::Powers;
 use super::text::{Line, Words};
 use super::time::Times;
 use super::track::{FoundLoss, LossStage, Track};
@@ -105,6 +106,7 @@ pub struct Watch {
     times: Times,
     lcores: LcoreTroubles,
     levels: Levels,
+    powers: Powers,
     outages: Outages,
     held_up: HeldUp,
     unexplained: Unexplained,
@@ -148,6 +150,7 @@ impl Watch {
             times: Times::new(now),
             lcores: LcoreTroubles::default(),
             levels: Levels::default(),
+            powers: Powers::default(),
             outages: Outages::default(),
             held_up: HeldUp::default(),
             unexplained: Unexplained::default(),
@@ -221,6 +224,7 @@ impl Watch {
                 lcores: &self.lcores,
                 outages: &self.outages,
                 held_up: &self.held_up,
+                powers: &self.powers,
                 alone: self.alone,
             };
             // What was over long before there was a line for it is said as it was then.
@@ -388,6 +392,8 @@ impl Watch {
         found.extend(self.times.find_clock(&self.engine, now.at, counts));
         let heap_samples = self.engine.recv.packet_samples as u64;
         found.extend(self.levels.look(heap_samples, last, this));
+        let clips = self.is_active(Cause::InputClipping);
+        found.extend(self.powers.look(last, this, clips));
         found.retain(|(_, found)| *found != FoundLoss::Lost(0));
         found
     }

@@ -9,13 +9,12 @@ use katcp::reading::DEVICE_STATUS;
 use katcp::{SensorReading, SensorStatus, Sensors, Value, ValueType};
 use prometheus::proto::{MetricFamily, MetricType};
 
-use super::age::old_after;
 use super::scrape::{Samples, by_pol, counter, family, plain};
 use crate::assembly::EnergyMeter;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStatistics;
 use crate::engine::steer::Published;
-use crate::losses::{Cause, LossRecord, LossTotal, Severity};
+use crate::losses::{Cause, LossRecord, LossTotal, Severity, old_level};
 use crate::net::format_endpoints;
 
 /// What tells how an engine is.
@@ -278,12 +277,6 @@ impl EngineState {
         });
         samples.collect()
     }
-}
-
-/// How long the last level is that of now.
-fn old_level(config: &EngineConfig) -> Duration {
-    let batches = config.outputs.iter().map(OutputConfig::batch_samples);
-    old_after(batches.max().unwrap_or(0) as f64 / config.clock.adc_sample_rate)
 }
 
 /// Decibels of a level with its age; not known of a level that is old.

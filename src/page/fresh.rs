@@ -1,6 +1,6 @@
 //! Whether what was measured is of now.
 
-use crate::metrics::old_after;
+use crate::losses::old_after;
 
 /// The newest measurement, and since when there was no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

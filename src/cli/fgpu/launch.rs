@@ -26,7 +26,7 @@ use crate::cpu::Workers;
 use crate::engine::steer::{ControlHandle, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{MemoryChoice, Tune};
-use crate::losses::{Counters, LossRecord};
+use crate::losses::{Counters, LevelSource, LossRecord};
 use crate::memory::BAR_SHARE;
 use crate::metrics::{EngineMetrics, EngineState, site};
 use crate::page::{EnginePage, EnginePageParts, EngineSeen};
@@ -118,7 +118,8 @@ impl Launch<'_> {
         tracing::info!("up");
 
         let source = self.args.options.src.as_deref().unwrap_or_default();
-        let mut losses = Losses::watch(config, source, &engine, self.placement, lost);
+        let mut losses = Losses::watch(config, source, &engine, self.placement, lost)
+            .with_levels(LevelSource::new(&config.engine, published.clone()));
         let why = wait(&serving, &engine, &mut losses, &energy);
         tracing::info!(%why, "ending");
         let limit = drain(&config.engine, config.egress.rate_factor, self.spare_chunks);

@@ -17,6 +17,7 @@ use crate::engine::TestPattern;
 use crate::engine::steer::{
     ActiveDelay, EngineEvent, PowerLevel, Published, Received, Sent, TestChange,
 };
+use crate::losses::INPUT_DBFS;
 
 /// How often events are looked for. Sensors carry the time of the data, so that nothing but
 /// promptness depends on it.
@@ -30,7 +31,7 @@ const BUSY_WINDOW: Duration = Duration::from_secs(1);
 /// Digitiser power that is nominal, in dBFS, bounds included.
 const POWER_NOMINAL: [f64; 2] = [-30.0, -10.0];
 /// Digitiser power beyond which it is an error, in dBFS, bounds included.
-const POWER_ERROR: [f64; 2] = [-33.0, -7.0];
+const POWER_ERROR: [f64; 2] = INPUT_DBFS;
 
 /// Sets sensors from what an engine publishes, and logs which requests took effect.
 #[derive(Debug)]

@@ -440,6 +440,14 @@ impl Action {
                     Some(pol) => output.set_gains(*pol, gains.clone())?,
                     None => output.set_all_gains(gains.clone())?,
                 };
+                if gains.are_zero() {
+                    let input = pol.map_or("0 and 1".to_owned(), |pol| pol.to_string());
+                    tracing::warn!(
+                        stream = output.name(),
+                        input,
+                        "gain 0: all that is sent will be zero, but for dither"
+                    );
+                }
             }
             Self::SetDelays { models, asked, .. } => {
                 output.set_asked_delays(*models, *asked)?;

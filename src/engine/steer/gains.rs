@@ -67,6 +67,11 @@ impl Gains {
         self.values.len()
     }
 
+    /// Whether nothing is left of any channel.
+    pub fn are_zero(&self) -> bool {
+        self.values().iter().all(|gain| *gain == Complex32::ZERO)
+    }
+
     /// One value if all channels have the same, else one per channel: what `?gain` replies.
     pub fn values(&self) -> &[Complex32] {
         if self.uniform {
@@ -110,6 +115,13 @@ mod tests {
             })
         );
         assert!(Gains::new(4, &[]).is_err());
+    }
+
+    #[test]
+    fn gains_of_which_one_is_not_0_leave_something() {
+        let of = |values: &[Complex32]| Gains::new(2, values).unwrap().are_zero();
+        assert!(of(&[Complex32::ZERO]) && of(&[complex(-0.0, 0.0), Complex32::ZERO]));
+        assert!(!of(&[Complex32::ZERO, complex(0.0, 1e-38)]) && !of(&[complex(1.0, 0.0)]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ fn faults_of_output_and_doubled_input_are_seen_in_metrics() {
     side_by_side(&[
         ("twice", heaps_that_come_twice),
         ("pattern", known_values_in_place_of_spectra),
+        ("gains", gains_of_zero),
         ("delays", delays_that_jump),
     ]);
 }
@@ -42,11 +43,40 @@ fn known_values_in_place_of_spectra(name: &str) {
     let reply = request(&namespace, KATCP, "?karoo-test w ramp 60");
     assert!(reply.starts_with("!karoo-test ok"), "{reply}");
     telescope.send_until(|_| is("1"));
+    let said = ["ramp as w", "`?karoo-test w off`"];
+    telescope.send_until_said("test-pattern", &said);
     telescope.send_for(3.0);
     let reply = request(&namespace, KATCP, "?karoo-test w off");
     assert!(reply.starts_with("!karoo-test ok"), "{reply}");
+    telescope.send_until_over(&["test-pattern"]);
     telescope.send_until(|_| is("0") && active(&namespace).is_empty());
     telescope.end();
+}
+
+/// Everything comes and is sent, and nothing is in it.
+fn gains_of_zero(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &SPARE, &[]) else {
+        return;
+    };
+    telescope.send_for(3.0);
+    let namespace = telescope.namespace();
+    let reply = request(&namespace, KATCP, "?gain-all w 0");
+    assert!(reply.starts_with("!gain-all ok"), "{reply}");
+    let said = [
+        "w: polarisation 0 has no power, polarisation 1 has no power",
+        "`?gain-all w default`",
+    ];
+    telescope.send_until_said("output-level", &said);
+    telescope.send_for(3.0);
+    let reply = request(&namespace, KATCP, "?gain-all w default");
+    assert!(reply.starts_with("!gain-all ok"), "{reply}");
+    telescope.send_until_over(&["output-level"]);
+    telescope.send_until(|_| active(&namespace).is_empty());
+    let log = telescope.end();
+    assert!(
+        log.contains("gain 0: all that is sent will be zero"),
+        "{log}"
+    );
 }
 
 /// By more than `--max-delay-diff`, so that input is gone when it is its turn.

@@ -177,7 +177,7 @@ fn clipping(name: &str) {
     telescope.end();
 }
 
-/// No loss, but what an alert is for.
+/// No loss, but what is sent is worth less.
 fn a_level_that_falls(name: &str) {
     let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
         return;
@@ -189,15 +189,16 @@ fn a_level_that_falls(name: &str) {
         let mut of = text.lines().filter_map(|line| line.strip_prefix(name));
         of.next().unwrap().parse::<f64>().unwrap()
     };
-    // A square wave of 100 of 511 counts, to a sine of full scale.
-    telescope.digitiser.amplitude = 100;
+    // 100 of 511 counts, to a sine of full scale.
     telescope.send_until(|_| (level() + 11.2).abs() < 0.1);
     telescope.send_for(3.0);
     telescope.digitiser.amplitude = 5;
     telescope.send_until(|_| (level() + 37.2).abs() < 0.1);
+    let said = ["polarisation 0 is at -37.2 dBFS", "raise the level"];
+    telescope.send_until_said("input-level", &said);
     telescope.send_for(3.0);
     // What a busy machine has cost is over some time, what a level might be taken for is not.
-    telescope.send_until(|_| active(&namespace).is_empty());
+    telescope.send_until(|_| active(&namespace) == ["input-level"]);
     telescope.end();
 }
 

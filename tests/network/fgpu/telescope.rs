@@ -55,7 +55,7 @@ pub struct Digitiser {
     pub pols: &'static [u64],
     /// Bits of a sample.
     pub bits: u32,
-    /// Amplitude of its samples, which are a square wave's.
+    /// Its samples are as much, or as much less than 0: noise, as good as white.
     pub amplitude: i32,
     /// Samples of a heap that it flags as at full scale.
     pub saturated: u16,
@@ -123,7 +123,8 @@ impl Telescope {
                 next: 0,
                 pols: &POLS,
                 bits: 10,
-                amplitude: 0,
+                // -11.2 dBFS.
+                amplitude: 100,
                 saturated: 0,
                 twice: false,
                 loses: None,
@@ -258,8 +259,7 @@ impl Digitiser {
     }
 
     fn send(&mut self, pol: u64) {
-        let sign = |t: u64| if t % 16 < 8 { 1 } else { -1 };
-        let samples = (0..HEAP).map(|t| self.amplitude * sign(t));
+        let samples = (0..HEAP).map(|t| self.amplitude * sign(self.next + t));
         let payload = pack(samples, SampleBits::new(self.bits).unwrap());
         let repr = DigitiserRepr {
             heap_count: self.next / HEAP,
@@ -296,6 +296,18 @@ impl Digitiser {
         for _ in 0..1 + usize::from(self.twice) {
             let _ = self.socket.send_to(packet, to);
         }
+    }
+}
+
+/// Which side of 0 a sample is on: a hash of its number (SplitMix64).
+fn sign(t: u64) -> i32 {
+    let mut hash = t.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    if (hash ^ (hash >> 31)) & 1 == 0 {
+        1
+    } else {
+        -1
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::config::{EngineConfig, OutputConfig};
+
 /// Seconds after which a measurement may be old, however often there is another.
 const LEAST: f64 = 5.0;
 /// Periods without another measurement after which one is old.
@@ -13,6 +15,12 @@ const MOST: f64 = 86400.0;
 pub fn old_after(period: f64) -> Duration {
     let periods = (PERIODS * period).min(MOST);
     Duration::from_secs_f64(periods.max(LEAST))
+}
+
+/// How long the last level of an engine's input is that of now.
+pub fn old_level(config: &EngineConfig) -> Duration {
+    let batches = config.outputs.iter().map(OutputConfig::batch_samples);
+    old_after(batches.max().unwrap_or(0) as f64 / config.clock.adc_sample_rate)
 }
 
 #[cfg(test)]
