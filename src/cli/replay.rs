@@ -273,7 +273,7 @@ fn summary(report: &RunReport, args: &ReplayArgs, on_terminal: bool) -> String {
     let verdict = Verdict::of(report);
     let style = match verdict.grade {
         Grade::Good => colour::GOOD,
-        Grade::Losses | Grade::Weak | Grade::Clipped => colour::DOUBTFUL,
+        Grade::Losses | Grade::Refused | Grade::Weak | Grade::Clipped => colour::DOUBTFUL,
         Grade::Nothing => colour::BAD,
     };
     let headline = colour::paint(style, &verdict.headline, on_terminal);

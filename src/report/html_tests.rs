@@ -275,6 +275,12 @@ fn verdicts_follow_the_counters() {
         pol.missing_heaps = 0;
     }
     good.outputs[0] = OutputReport::new(good.outputs[0].counts.clone(), 300, 4);
+    let verdict = Verdict::of(&good);
+    assert_eq!(verdict.grade, Grade::Refused);
+    let refused = "1 of 3 requests failed, and what was sent is without them";
+    assert_eq!(verdict.headline, format!("Refused: {refused}"));
+    assert_eq!(verdict.reasons, [format!("{refused}.")]);
+    good.requests = None;
     assert_eq!(
         Verdict::of(&good).grade,
         Grade::Good,
@@ -332,6 +338,7 @@ fn an_output_that_quantisation_left_little_of_is_not_good() {
         pol.missing_heaps = 0;
     }
     report.outputs[0] = OutputReport::new(report.outputs[0].counts.clone(), 300, 4);
+    report.requests = None;
     let judged = |pols: [(Option<f64>, f64); 2]| {
         let mut levels = levels(&report, 0.0);
         for (pol, (factor, efficiency)) in levels.pols.iter_mut().zip(pols) {

@@ -1,6 +1,7 @@
 //! What a run report comes to, in words.
 
 use dsp::level;
+use ground::counted;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,6 +19,8 @@ pub enum Grade {
     Good,
     /// Something was lost on the way.
     Losses,
+    /// All came through, but not with all that was requested.
+    Refused,
     /// All came through, but quantisation left little of an output.
     Weak,
     /// All came through, but an output had no room for its values.
@@ -30,7 +33,7 @@ impl Grade {
     pub(super) fn css_class(self) -> &'static str {
         match self {
             Self::Good => "good",
-            Self::Losses | Self::Weak | Self::Clipped => "warn",
+            Self::Losses | Self::Refused | Self::Weak | Self::Clipped => "warn",
             Self::Nothing => "bad",
         }
     }
@@ -104,7 +107,8 @@ impl Verdict {
                 reasons: why_nothing(report, &sums),
             };
         }
-        let (losses, weak, clipped) = (losses(report, &sums), weak(report), clipped(report));
+        let (losses, refused) = (losses(report, &sums), refused(report));
+        let (weak, clipped) = (weak(report), clipped(report));
         let (grade, headline) = if let Some(first) = losses.first() {
             let what = match sums.not_sent {
                 0 => first.trim_end_matches('.').to_owned(),
@@ -112,6 +116,9 @@ impl Verdict {
                 n => format!("{n} of {} batches were not sent", sums.expected),
             };
             (Grade::Losses, format!("Losses: {what}"))
+        } else if let Some(refused) = &refused {
+            let refused = refused.trim_end_matches('.');
+            (Grade::Refused, format!("Refused: {refused}"))
         } else if let Some(worst) = weak.first() {
             let worst = worst.trim_end_matches('.');
             (Grade::Weak, format!("Too weak: {worst}"))
@@ -122,7 +129,8 @@ impl Verdict {
             let headline = "Good: everything that arrived was used".to_owned();
             (Grade::Good, headline)
         };
-        let mut reasons = [losses, weak, clipped].concat();
+        let refused = Vec::from_iter(refused);
+        let mut reasons = [losses, refused, weak, clipped].concat();
         if reasons.is_empty() {
             reasons.push(format!(
                 "{} heaps in, all {} batches out, nothing missing in between.",
@@ -204,6 +212,19 @@ fn losses(report: &RunReport, sums: &Sums) -> Vec<String> {
         ));
     }
     reasons
+}
+
+/// Requests that failed: the output is as if they had not been made.
+fn refused(report: &RunReport) -> Option<String> {
+    let requests = report.requests.as_ref()?;
+    let all = requests.replies.len();
+    (requests.failed > 0).then(|| {
+        format!(
+            "{} of {} failed, and what was sent is without them.",
+            grouped(requests.failed),
+            counted(all as u64, "request")
+        )
+    })
 }
 
 /// Polarisations of outputs that quantisation left little of, the worst first.
