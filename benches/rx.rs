@@ -6,7 +6,6 @@
 //! that it waited for packets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
@@ -22,8 +21,8 @@ use karoo::memory::{HostAllocator, Store};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::recv::{
-    Collected, END_OF_STREAM, EpochHint, ReceiveOptions, RxConfig, RxLcore, RxMode, RxParts,
-    RxStats, Watermark, receive_memory,
+    ChunkPatience, Collected, END_OF_STREAM, EpochHint, ReceiveOptions, RxConfig, RxLcore, RxMode,
+    RxParts, RxStats, Watermark, receive_memory,
 };
 use spead::DigitiserRepr;
 use spead::digitiser::PREAMBLE_LEN;
@@ -125,7 +124,7 @@ impl Bench {
             epoch: EpochHint::WireValue,
             ours: None,
             idle: IdlePolicy::Poll,
-            patience: Duration::ZERO,
+            patience: ChunkPatience::NONE,
         };
         let parts = RxParts {
             queue: port.rx.remove(0),

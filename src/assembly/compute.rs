@@ -155,7 +155,7 @@ fn fallback(error: &ComputeError, engines: &[EngineConfig], live: bool) -> Optio
     let rates = engines.iter().map(|engine| engine.clock.adc_sample_rate);
     let rate: f64 = rates.sum();
     Some(format!(
-        "the GPU is not used, the CPU computes: {} MHz are asked, and one core takes about {} of          one wideband output; with `--backend cuda` this ends at the start instead",
+        "the GPU is not used, the CPU computes: {} Msample/s are asked, and one core takes about {} of one wideband output; with `--backend cuda` this ends at the start instead",
         rate * 1e-6,
         CORE_RATE * 1e-6
     ))

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, DpdkError, LcoreHandle, LcorePanic, RxQueue, TxQueue};
@@ -15,8 +14,8 @@ use crate::engine::steer::RequestQueues;
 use crate::engine::{Engine, EngineError, EngineParts, Finished, Intake, OutputParts, OutputStats};
 use crate::net::FlowTable;
 use crate::recv::{
-    ChunkCollector, EpochHint, InputStats, ReceiveMemory, RxConfig, RxLcore, RxMode, RxParts,
-    RxStats, Watermark,
+    ChunkCollector, ChunkPatience, EpochHint, InputStats, ReceiveMemory, RxConfig, RxLcore, RxMode,
+    RxParts, RxStats, Watermark,
 };
 use crate::send::{Pace, Packetiser, SourceAddress, TxLcore, TxOutput, TxPath, TxPools};
 
@@ -45,7 +44,7 @@ pub struct Reception {
     /// Receive chunks beside those that the engine needs: how long it may be held up.
     pub spare_chunks: usize,
     /// As [`RxConfig::patience`].
-    pub patience: Duration,
+    pub patience: ChunkPatience,
 }
 
 /// Where an engine's packets go.

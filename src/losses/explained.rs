@@ -91,8 +91,13 @@ impl Balance {
     /// Takes in what a look found: so many heaps that were `lost`, and as many as others explain.
     /// Returns how many nothing has explained so far, which never falls.
     fn look(&mut self, now: Instant, explains: u64, lost: u64) -> u64 {
-        self.explains.push_back((now, explains));
-        self.waits.push_back((now, lost));
+        // Only what is there, so that nights without input do not fill these.
+        if explains > 0 {
+            self.explains.push_back((now, explains));
+        }
+        if lost > 0 {
+            self.waits.push_back((now, lost));
+        }
         while let (Some((_, explains)), Some((_, lost))) =
             (self.explains.front_mut(), self.waits.front_mut())
         {
@@ -114,8 +119,10 @@ impl Balance {
 
     /// What explains a loss does so as if it had been found `now`.
     fn keep(&mut self, now: Instant) {
-        for (at, _) in &mut self.explains {
-            *at = now;
+        let counts = self.explains.drain(..).map(|(_, count)| count);
+        let all = counts.fold(0, u64::saturating_add);
+        if all > 0 {
+            self.explains.push_back((now, all));
         }
     }
 }

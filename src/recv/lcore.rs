@@ -11,6 +11,7 @@ use ground::{Bell, Idle, IdlePolicy, StopFlag};
 use super::address::EpochHint;
 use super::cause::RxStats;
 use super::memory::ReceiveMemory;
+use super::patience::ChunkPatience;
 use super::placer::{Burst, HeapPlacer, RxMode};
 use super::window::END_OF_STREAM;
 use crate::config::RecvConfig;
@@ -55,7 +56,7 @@ pub struct RxConfig {
     pub idle: IdlePolicy,
     /// How long the lcore of a live engine lets packets wait in its queue for a free chunk before
     /// it drops heaps ([`chunk_patience`](super::chunk_patience)).
-    pub patience: Duration,
+    pub patience: ChunkPatience,
 }
 
 /// What an rx lcore is made of.
@@ -161,7 +162,7 @@ impl RxLcore {
         burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) {
-        self.placer.held_since = None;
+        self.placer.held = None;
         if let Some(floor) = follow {
             self.placer.lane.follow(floor);
         }

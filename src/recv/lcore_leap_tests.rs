@@ -152,7 +152,7 @@ fn heaps_wait_for_a_chunk_while_their_queue_has_room() {
     let mut clock = PhaseTimer::start(times.clone());
     let slots = memory.window().slots() as u64;
     rx.placer.time.newest = Some(0);
-    rx.placer.patience = Duration::from_secs(3600);
+    rx.placer.patience = ChunkPatience::of(Duration::from_secs(3600), Duration::ZERO);
     let mut place = |placer: &mut HeapPlacer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
         burst(placer, &mbuf, &mut clock)
@@ -162,7 +162,7 @@ fn heaps_wait_for_a_chunk_while_their_queue_has_room() {
         assert_eq!(place(&mut rx.placer, chunk), Ok(1), "{chunk}");
     }
     assert!(!memory.has_gaps());
-    assert_eq!(rx.placer.held_since, None);
+    assert_eq!(rx.placer.held, None);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -178,16 +178,16 @@ fn heaps_wait_for_a_chunk_while_their_queue_has_room() {
     });
     assert_eq!(rx.placer.patient_until, None);
     // What waits in the queue has waited since then, until that is empty.
-    let held_since = rx.placer.held_since.expect("a wait");
-    rx.placer.patience = Duration::from_nanos(1);
+    assert!(rx.placer.held.is_some());
+    rx.placer.patience = ChunkPatience::of(Duration::from_nanos(1), Duration::ZERO);
     let mut next = slots + 1;
     while place(&mut rx.placer, next) == Ok(1) {
         next += 1;
     }
-    assert_eq!(rx.placer.held_since, Some(held_since));
+    assert!(rx.placer.held.is_some());
     assert_eq!(memory.dropped_until(), next + slots);
     rx.go_without_packets(None, &mut Burst::new(&memory), &mut clock);
-    assert_eq!(rx.placer.held_since, None);
+    assert_eq!(rx.placer.held, None);
 }
 
 /// Lasting overload costs heaps at once, and no latency; lcores drop together, or the first to do
@@ -201,11 +201,11 @@ fn a_dropped_heap_ends_the_patience_of_all_lcores() {
         memory.take();
     }
     assert!(!placer.may_wait(100), "it has no patience");
-    placer.patience = Duration::from_secs(3600);
+    placer.patience = ChunkPatience::of(Duration::from_secs(3600), Duration::ZERO);
     memory.note_dropped(20);
     memory.note_dropped(10);
     assert!(!placer.may_wait(20 + slots - 1));
-    assert_eq!(placer.held_since, None);
+    assert_eq!(placer.held, None);
     assert!(placer.may_wait(20 + slots));
     // Also while it waits.
     memory.note_dropped(21);

@@ -146,7 +146,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
         epoch: EpochHint::WireValue,
         ours: None,
         idle: IdlePolicy::Share,
-        patience: Duration::ZERO,
+        patience: ChunkPatience::NONE,
     };
     let watermarks = Arc::new(ArrayQueue::new(1));
     let (stats, abort) = (Arc::default(), StopFlag::default());

@@ -208,7 +208,7 @@ fn the_source_of_a_replay_knows_what_its_lcore_does() {
         epoch: EpochHint::Near(Timestamp(700 * 256)),
         ours: None,
         idle: IdlePolicy::Share,
-        patience: Duration::ZERO,
+        patience: ChunkPatience::NONE,
     };
     let mut cases = TestRunner::new(Config::with_cases(50));
     let steps = proptest::collection::vec(capture_step(), 0..200);

@@ -40,7 +40,7 @@ pub use lcore::{RxConfig, RxLcore, RxParts, Watermark};
 pub use memory::{
     OPEN_CHUNKS, ReceiveMemory, ReceiveOptions, chunk_bytes, receive_bytes, receive_memory,
 };
-pub use patience::chunk_patience;
+pub use patience::{ChunkPatience, chunk_patience};
 pub use placer::RxMode;
 pub use presence::PresenceMap;
 pub use report::PolReport;

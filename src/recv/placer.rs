@@ -13,6 +13,7 @@ use super::cause::{DropCause, RxStats};
 use super::lane_time::{LaneTime, told_by};
 use super::lcore::RxConfig;
 use super::memory::{ReceiveMemory, WindowOf};
+use super::patience::{ChunkPatience, HeldQueue};
 use super::window::{LocatedChunk, WindowLane};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_for_statistics, publish};
@@ -84,10 +85,10 @@ pub(super) struct HeapPlacer {
     pub(super) patient_until: Option<Instant>,
     /// Behind the window as it was when a heap was dropped for want of a place.
     pub(super) dropped_until: u64,
-    /// How long to wait for a free chunk, from the first wait on until the queue is empty again.
-    pub(super) patience: Duration,
-    /// When this lcore first waited for the engine since its queue was last found empty.
-    pub(super) held_since: Option<Instant>,
+    /// How long heaps may wait for a free chunk.
+    pub(super) patience: ChunkPatience,
+    /// How late heaps are, if any has waited for the engine since the queue was last found empty.
+    pub(super) held: Option<HeldQueue>,
     /// When this lcore was found left behind, if it has had no heap since.
     pub(super) left_behind: Option<Instant>,
     /// After this long without a heap an lcore that was left behind counts as silent, and heaps
@@ -121,7 +122,7 @@ impl HeapPlacer {
             patient_until: None,
             dropped_until: 0,
             patience: config.patience,
-            held_since: None,
+            held: None,
             left_behind: None,
             silence: SILENCE,
         }
@@ -383,11 +384,12 @@ impl HeapPlacer {
     /// heap that was dropped, by whichever lcore, an engine that is too slow has no patience. All
     /// lcores go on at once, or one would leave the others behind.
     fn queue_has_room(&mut self, id: u64) -> bool {
-        if self.patience.is_zero() || id < self.memory.dropped_until() {
+        if self.patience.is_none() || id < self.memory.dropped_until() {
             return false;
         }
-        let since = *self.held_since.get_or_insert_with(Instant::now);
-        since.elapsed() < self.patience
+        let now = Instant::now();
+        let held = self.held.get_or_insert_with(|| HeldQueue::new(now, id));
+        held.may_wait(now, id, self.patience)
     }
 
     #[inline]

@@ -33,7 +33,7 @@ use crate::gpu::{KernelChoice, MemoryChoice};
 use crate::memory::{BAR_SHARE, MemoryError};
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
-use crate::recv::{EpochHint, InputStats, RxMode, RxStats};
+use crate::recv::{ChunkPatience, EpochHint, InputStats, RxMode, RxStats};
 use crate::report::levels::{InputLevels, OutputLevels};
 use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
@@ -291,7 +291,7 @@ impl RingPort {
                 mode: RxMode::Replay,
                 epoch: EpochHint::Near(plan.first_timestamp),
                 spare_chunks: 0,
-                patience: Duration::ZERO,
+                patience: ChunkPatience::NONE,
             },
             transmission: Transmission {
                 queues: port.tx,

@@ -26,7 +26,14 @@ impl Host {
             units += &format!("karoo@{name}.service loaded active running Karoo engine {name}\n");
         }
         fs::write(host.path().join("units"), units).unwrap();
-        host.program("systemctl", r#"cat "$(dirname "$0")/../units""#);
+        host.program(
+            "systemctl",
+            r#"here=$(dirname "$0")/..
+            case $1 in
+                is-active) ! grep -qs "$3" "$here/down" ;;
+                *) cat "$here/units" ;;
+            esac"#,
+        );
         // The manager runs the command with the variables of the file, and puts them in.
         host.program(
             "systemd-run",
@@ -132,4 +139,16 @@ fn engines_behind_one_that_does_not_start_are_left_alone() {
     let (restarted, said) = host.restarted();
     assert_eq!(restarted, ["m000h", "m001h"], "{said}");
     assert!(said.contains("journalctl -u karoo@m001h"), "{said}");
+}
+
+/// Its interface is down, say: the new program is not to blame.
+#[test]
+fn an_engine_that_was_not_up_holds_no_other_back() {
+    let host = Host::new(&[("m000h", GOOD), ("m001h", GOOD)]);
+    for file in ["broken", "down"] {
+        fs::write(host.path().join(file), "karoo@m000h.service\n").unwrap();
+    }
+    let (restarted, said) = host.restarted();
+    assert_eq!(restarted, ["m000h", "m001h"], "{said}");
+    assert!(said.contains("m000h was not up before either"), "{said}");
 }

@@ -34,7 +34,7 @@ use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
 use crate::page::{EnginePageParts, EngineSeen};
 use crate::ports::Links;
-use crate::recv::{EpochHint, RxMode};
+use crate::recv::{ChunkPatience, EpochHint, RxMode};
 use crate::send::{SourceAddress, TxPools};
 
 /// How long packets and chunks under way may take to come through at the end.
@@ -338,7 +338,7 @@ impl Around<'_> {
             epoch: EpochHint::WireValue,
             spare_chunks: self.options.spare_chunks(),
             // What an engine loses is measured, not what its queues hold back.
-            patience: Duration::ZERO,
+            patience: ChunkPatience::NONE,
         };
         let transmission = Transmission {
             queues: ports.tx,
