@@ -380,7 +380,7 @@ fn settings_are_refused_by_their_options_in_their_units() {
         ["modem", "rx", "-i", &air],
     );
     let half = "--frequency 60000000: it must be -40000000 to 40000000 Hz, half of the sample rate";
-    let rows: [(&[&str], &str, &str); 26] = [
+    let rows: [(&[&str], &str, &str); 33] = [
         (&channel, "--frequency 60M", half),
         (&ber, "--frequency 60M", half),
         (

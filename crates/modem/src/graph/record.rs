@@ -25,9 +25,10 @@ pub(super) const fn bytes(points: bool) -> usize {
 ///
 /// As bytes, little-endian: five integers of 64 bits, namely what it is (0 nothing, 1 not acquired,
 /// 2 a frame, 3 a frame whose equaliser's taps ran away), its outcome (0 delivered, 1 mode, 2
-/// length, 3 check), its start, and how many taps and points there are; six floats of 64 bits, namely fraction of the start, Es/N0 in dB, EVM,
-/// frequency, clock and amplitude; the header's 8 bytes; the body in 12 256 bytes. With points,
-/// 128 taps and 12 256 points follow, pairs of floats of 32 bits. What is not used is zero.
+/// length, 3 check), its start, and how many taps and points there are; six floats of 64 bits,
+/// namely fraction of the start, Es/N0 in dB, EVM, frequency, clock and amplitude; the header's 8
+/// bytes; the body in 12 256 bytes. With points, 128 taps and 12 256 points follow, pairs of floats
+/// of 32 bits. What is not used is zero.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FrameRecord {
     /// No frame.

@@ -5,11 +5,10 @@
 //!
 //! eⱼ = (|zⱼ(δ + ½)|² − |zⱼ(δ − ½)|²) / (K · mean |z|²), K its slope per sample for a clean pulse,
 //!
-//! says how late the block is. Where the STF alone shows a clock that is far off, so that blocks far
-//! from where the frame was found would be too late for that, all of this is around that clock.
-//!
-//! A straight line through the eⱼ gives delay and clock, three times
-//! over, each time around the line before. The phases of the zⱼ give the frequency in the same way,
+//! says how late the block is. A straight line through the eⱼ gives delay and clock, three times
+//! over, each time around the line before. Where the STF alone shows a clock that is far off, so
+//! that blocks far from where the frame was found would be too late for that, all of this is around
+//! that clock. The phases of the zⱼ give the frequency in the same way,
 //! which is the maximum-likelihood estimate for a tone in noise (S. Tretter, IEEE Trans. Inf.
 //! Theory 31(6), 1985).
 //!
