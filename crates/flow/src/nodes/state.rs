@@ -66,6 +66,15 @@ pub struct Delay {
     pub of: Option<Type>,
 }
 
+impl Delay {
+    /// What each of the samples is that are in the delay at the start, where all are alike.
+    pub(crate) fn alike(&self, kind: Type) -> Option<Value> {
+        let alike = [1, kind.len].contains(&self.initial.len());
+        let samples = alike.then(|| initial(&self.initial, 1, kind).ok())?;
+        samples?.pop()
+    }
+}
+
 impl Node for Delay {
     fn kind(&self) -> &str {
         "delay"

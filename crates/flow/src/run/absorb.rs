@@ -5,11 +5,13 @@
 //! Whole blocks stay in the queue, at most one less than it has room for, and as many for each of
 //! its signals; the rest goes back into a delay in front of the queue.
 
+use std::any::Any;
 use std::sync::Arc;
 
+use super::initial::InitialSamples;
 use super::lane::SignalShape;
 use super::layout::{Crossing, Edge, Layout, PartitionLayout, PartitionNode, Turn, is_outside};
-use crate::literal::{Literals, MAX_LITERALS};
+use crate::literal::MAX_LITERALS;
 use crate::nodes::Delay;
 use crate::value::Value;
 
@@ -56,20 +58,20 @@ fn has_room(layout: &Layout, edge: usize, crossing: usize) -> bool {
     crossing.initial.len() < most
 }
 
-/// Whether so many more samples may be absorbed: what a queue does not keep has to fit a delay.
-fn fits(layout: &Layout, edge: usize, crossing: usize, more: usize) -> bool {
-    let crossing = &layout.edges[edge].crossings[crossing];
-    let len = layout.partitions[layout.edges[edge].to].shapes[crossing.to]
-        .kind
-        .len;
-    let samples = crossing.initial.len().saturating_add(more);
-    samples.saturating_mul(len) <= MAX_LITERALS
-}
-
 /// What a delay puts out before its first input.
-fn initials(item: &PartitionNode) -> Option<Vec<Value>> {
+fn initials(item: &PartitionNode) -> Option<InitialSamples> {
     let (length, kind) = (item.plain_delay(), *item.outputs.first()?);
-    if length == 0 || length.saturating_mul(kind.len) > MAX_LITERALS {
+    let node: &dyn Any = item.node.as_ref();
+    if length == 0 {
+        return None;
+    }
+    let alike = node
+        .downcast_ref()
+        .and_then(|delay: &Delay| delay.alike(kind));
+    if let Some(value) = alike {
+        return Some(InitialSamples::alike(value, length));
+    }
+    if length.saturating_mul(kind.len) > MAX_LITERALS {
         return None;
     }
     let mut step = item.node.start(&item.inputs, &item.outputs);
@@ -80,24 +82,21 @@ fn initials(item: &PartitionNode) -> Option<Vec<Value>> {
         step.update(&nothing);
         outputs[0].clone()
     };
-    Some((0..length).map(next).collect())
+    Some(InitialSamples::each((0..length).map(next)))
 }
 
 /// A delay in place of another with these samples in it.
 fn delay(
     path: &str,
-    initial: &[Value],
+    initial: &InitialSamples,
     from: usize,
     to: usize,
     period: u64,
 ) -> Option<PartitionNode> {
-    let kind = initial.first()?.kind();
-    let parts = initial
-        .iter()
-        .flat_map(|value| (0..kind.len).map(|index| value.element(index)));
+    let kind = initial.iter().next()?.kind();
     let node = Delay {
         length: initial.len(),
-        initial: Literals::new(parts.collect())?,
+        initial: initial.literals()?,
         of: Some(kind),
     };
     Some(PartitionNode {
@@ -155,12 +154,9 @@ fn before(layout: &mut Layout, edge: usize, crossing: usize) -> bool {
     let (Some(source), Some(more)) = (source, initials(item)) else {
         return false;
     };
-    if !fits(layout, edge, crossing, more.len()) {
-        return false;
-    }
     layout.partitions[from].items[index] = None;
     let crossing = &mut layout.edges[edge].crossings[crossing];
-    crossing.initial.extend(more);
+    crossing.initial.append(more);
     crossing.from = source;
     true
 }
@@ -182,38 +178,23 @@ fn behind(layout: &mut Layout, edge: usize, crossing: usize) -> bool {
         };
         all.push(initial);
     }
-    let common = (0..)
-        .take_while(|&back| {
-            let at = |initial: &Vec<Value>| {
-                let at = initial.len().checked_sub(back + 1)?;
-                Some(bytes(&initial[at]))
-            };
-            let first = at(&all[0]);
-            first.is_some() && all.iter().all(|initial| at(initial) == first)
-        })
-        .count();
-    if common == 0 || !fits(layout, edge, crossing, common) {
+    let common = InitialSamples::common_end(&all);
+    if common == 0 {
         return false;
     }
-    let split = all[0].len() - common;
-    let mut initial = all[0][split..].to_vec();
-    let crossing = &mut layout.edges[edge].crossings[crossing];
-    initial.append(&mut crossing.initial);
-    crossing.initial = initial;
-    for (index, initial) in found.into_iter().zip(all) {
-        shorten(layout, to, index, &initial[..initial.len() - common]);
+    let mut end = InitialSamples::default();
+    for (index, mut initial) in found.into_iter().zip(all) {
+        end = initial.split_off(initial.len() - common);
+        shorten(layout, to, index, &initial);
     }
+    let crossing = &mut layout.edges[edge].crossings[crossing];
+    end.append(std::mem::take(&mut crossing.initial));
+    crossing.initial = end;
     true
 }
 
-fn bytes(value: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    value.write(&mut bytes);
-    bytes
-}
-
 /// Puts a shorter delay in place of one, or passes on what it reads where nothing is left.
-fn shorten(layout: &mut Layout, partition: usize, index: usize, initial: &[Value]) {
+fn shorten(layout: &mut Layout, partition: usize, index: usize, initial: &InitialSamples) {
     let Some(item) = layout.partitions[partition].items[index].take() else {
         return;
     };
@@ -253,15 +234,18 @@ fn give_back(layout: &mut Layout, edge: usize, crossing: usize, blocks: usize) {
     } = &mut layout.edges[edge].crossings[crossing];
     let rest = initial.split_off(blocks * each);
     let partition = &mut layout.partitions[from];
-    let shape = partition.shapes[*source].clone();
-    let to = partition.shapes.len();
-    let Some(item) = delay("queue", &rest, *source, to, shape.period) else {
-        return;
-    };
-    *source = to;
-    partition.shapes.push(SignalShape {
-        rest: Value::zero(shape.kind),
-        ..shape
-    });
-    partition.items.push(Some(item));
+    // What comes out last is nearest to what the delays read.
+    for part in rest.parts().iter().rev() {
+        let shape = partition.shapes[*source].clone();
+        let to = partition.shapes.len();
+        let Some(item) = delay("queue", part, *source, to, shape.period) else {
+            return;
+        };
+        *source = to;
+        partition.shapes.push(SignalShape {
+            rest: Value::zero(shape.kind),
+            ..shape
+        });
+        partition.items.push(Some(item));
+    }
 }

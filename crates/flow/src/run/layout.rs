@@ -4,6 +4,7 @@ mod build;
 
 use std::sync::Arc;
 
+use super::initial::InitialSamples;
 use super::lane::SignalShape;
 use super::settings::Transfer;
 use crate::graph::{Graph, NodeId, UNMARKED};
@@ -11,7 +12,6 @@ use crate::kernels::Level;
 use crate::node::Node;
 use crate::problem::{Cause, Problems};
 use crate::types::{Scalar, Type};
-use crate::value::Value;
 
 /// The index of the partition that samples enter by.
 pub(super) const IN: usize = 0;
@@ -26,7 +26,7 @@ pub(super) fn is_outside(partition: usize) -> bool {
 }
 
 /// The most ticks of one block or of one round of all rates.
-pub(super) const MAX_BLOCK: u64 = 1 << 22;
+pub(crate) const MAX_BLOCK: u64 = 1 << 22;
 /// Bytes of the signals of one step that are still near, and of one signal where that is found out.
 const NEAR: u64 = 256 << 10;
 const LOOKED_AT: u64 = 16 * NEAR;
@@ -111,7 +111,7 @@ pub(super) struct Crossing {
     /// The signal in the partition that reads.
     pub to: usize,
     /// What is read before what is written, the first first.
-    pub initial: Vec<Value>,
+    pub initial: InitialSamples,
 }
 
 /// A queue for all that crosses from one partition to another.

@@ -180,10 +180,11 @@ pub(super) fn link(
     for (slice, crossing) in slices.iter().zip(&edge.crossings) {
         let shape = &shapes[crossing.to];
         let samples = shape.samples(edge.block);
-        for (block, values) in crossing.initial.chunks(samples).enumerate() {
+        let mut values = crossing.initial.iter();
+        for block in 0..edge.initial {
             let mut store = Store::new(std::slice::from_ref(shape), edge.block);
             let slot = store.slots[0];
-            for (sample, value) in values.iter().enumerate() {
+            for (sample, value) in values.by_ref().take(samples).enumerate() {
                 slot.set(&mut store.lanes, sample, value);
             }
             let mut alone = *slice;

@@ -39,7 +39,7 @@
 //! | `settings` | how a graph is to run |
 //! | `layout`, `layout/build` | which partition has which node, and the queues between partitions |
 //! | `copies` | copies of partitions without state, among which blocks go round |
-//! | `absorb` | delays beside a queue become what the queue holds at the start |
+//! | `absorb`, `initial` | delays beside a queue become what the queue holds at the start |
 //! | `limits` | refuses what takes too much memory, and threads that cannot be |
 //! | `deadlock` | refuses a layout that would stand still |
 //! | `shape` | shows what was made of a graph |
@@ -77,6 +77,7 @@ mod deadlock;
 mod gate;
 mod improve;
 mod in_blocks;
+mod initial;
 mod lane;
 mod layout;
 mod limits;
@@ -109,6 +110,7 @@ pub use shape::{PartitionShape, QueueShape, Shape};
 pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
 
 pub use crate::graph::UNMARKED;
+pub(crate) use layout::MAX_BLOCK;
 
 use crate::graph::Graph;
 use crate::literal::Literals;
@@ -219,7 +221,7 @@ impl Executor {
         let mut layout = within_memory(graph, &settings)?;
         layout.cross();
         layout.stay_near();
-        deadlock::check(&layout, graph.name())?;
+        deadlock::check(&layout, graph, &settings)?;
         limits::threads(&settings, graph.name())?;
         let ports = |ids: &mut dyn Iterator<Item = crate::graph::NodeId>, input: bool| {
             ids.map(|id| {

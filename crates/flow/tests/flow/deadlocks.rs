@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use karoo_flow::run::Transfer;
-use karoo_flow::{Builder, Cause, Executor, Graph, Interpreter, Settings, Type};
+use karoo_flow::run::{Between, Transfer};
+use karoo_flow::{Builder, Cause, Executor, Graph, Interpreter, Number, Settings, Type, Value};
 use proptest::prelude::*;
 
 use crate::executor::samples;
@@ -184,4 +184,140 @@ fn a_loop_of_20000_gains_has_an_executor() {
     g.output("y", wire);
     let graph = g.build().unwrap();
     Executor::new(&graph, Settings::default()).unwrap();
+}
+
+/// Two partitions in a loop with so many samples of delay, which the second begins with.
+fn loop_of(kind: Type, length: usize) -> Graph {
+    let g = Builder::new("loop");
+    let x = g.input("x", kind);
+    let late = g.scope("b", || {
+        g.partition(1);
+        g.feedback("late", kind, length, 1)
+    });
+    let sum = g.scope("a", || {
+        g.partition(0);
+        x + late.out()
+    });
+    late.close(sum);
+    g.output("y", sum);
+    g.build().unwrap()
+}
+
+/// However many numbers are in the delay.
+#[test]
+fn a_delay_of_more_numbers_than_a_parameter_has_is_no_deadlock() {
+    let blocks = |graph: &Graph, block| {
+        let settings = Settings {
+            block,
+            ..Settings::default()
+        };
+        let shape = Executor::new(graph, settings).unwrap().shape();
+        let queues = shape.queues.iter();
+        queues.map(|queue| queue.initial).max()
+    };
+    assert_eq!(blocks(&loop_of(Type::F32.vector(1024), 1025), 16), Some(7));
+    assert_eq!(blocks(&loop_of(Type::F32, (1 << 20) + 1), 1024), Some(7));
+    assert_eq!(blocks(&loop_of(Type::F32, 1 << 24), 1), Some(7));
+
+    let graph = loop_of(Type::F32.vector(1024), 1025);
+    let settings = Settings {
+        block: 16,
+        ..Settings::default()
+    };
+    let value = |at: usize| {
+        let number = |element: usize| Number::F64((at * 1024 + element) as f64);
+        Value::build(Type::F32.vector(1024), |element| {
+            (number(element), Number::Int(0))
+        })
+    };
+    let inputs = [(0..1100).map(value).collect()];
+    let whole = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+    let executor = Executor::new(&graph, settings).unwrap();
+    assert_eq!(bytes(&executor.run_values(&inputs).unwrap()), bytes(&whole));
+}
+
+/// Partitions in a row: what is in front of the loop and behind it is not in it.
+#[test]
+fn the_partitions_of_the_loop_are_named_and_no_others() {
+    let arc = |from, to, delay| Arc { from, to, delay };
+    let arcs = [
+        arc(0, 1, 0),
+        arc(1, 2, 0),
+        arc(2, 1, 20),
+        arc(2, 3, 0),
+        arc(3, 4, 0),
+    ];
+    let refused = |block| {
+        let settings = Settings {
+            block,
+            ..Settings::default()
+        };
+        Executor::new(&graph(5, &arcs), settings)
+            .map(drop)
+            .map_err(|told| told.to_string())
+    };
+    let told = refused(64).unwrap_err();
+    let wanted = "net: would stand still: partition 1, partition 2 wait for one another; \
+                  partition 2 -> partition 1 has no block of 64 ticks, partition 1 -> partition 2 \
+                  has no block of 64 ticks. Way out: put whole blocks of delay into the loop, \
+                  make its blocks smaller, or put its nodes into one partition";
+    assert_eq!(told, wanted);
+    assert_eq!(refused(20), Ok(()));
+}
+
+/// A loop of partitions that is none of nodes has no delay that could be blocks: no block is short
+/// enough, and no queue long enough.
+#[test]
+fn ways_out_that_do_not_help_are_not_given() {
+    let g = Builder::new("back");
+    let x = g.input("x", Type::F32);
+    let first = g.scope("a", || {
+        g.partition(0);
+        x.gain(2)
+    });
+    let second = g.scope("b", || {
+        g.partition(1);
+        first.gain(3)
+    });
+    let third = g.scope("a", || {
+        g.partition(0);
+        second.gain(5)
+    });
+    g.output("y", third);
+    let told = Executor::new(&g.build().unwrap(), Settings::default());
+    let told = told.unwrap_err().to_string();
+    let ways = "Way out: put whole blocks of delay into the loop, or put its nodes into one \
+                partition";
+    assert!(told.ends_with(ways), "{told}");
+}
+
+/// Blocks that have no common round that could be played through, where nothing can wait for
+/// itself.
+#[test]
+fn partitions_without_two_ways_between_them_are_never_refused() {
+    let sizes = [1021, 1019, 1013];
+    let arc = |from, to| Arc { from, to, delay: 0 };
+    let between = |(arc, block): (&Arc, u64)| Between {
+        from: arc.from as u32,
+        to: arc.to as u32,
+        block,
+        capacity: 2,
+        transfer: Transfer::default(),
+    };
+    let executor = |graph: &Graph, arcs: &[Arc]| {
+        let settings = Settings {
+            between: arcs.iter().zip(sizes).map(between).collect(),
+            ..Settings::default()
+        };
+        Executor::new(graph, settings)
+    };
+    let ring = [arc(0, 1), arc(1, 2), arc(0, 2)];
+    let refused = executor(&graph(3, &ring), &ring).unwrap_err().to_string();
+    assert!(refused.contains("no common round"), "{refused}");
+    let chain = [arc(0, 1), arc(1, 2), arc(2, 3)];
+    let graph = graph(4, &chain);
+    let executor = executor(&graph, &chain).unwrap();
+    let inputs = [samples(5000, 3)];
+    let whole = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+    assert_eq!(bytes(&executor.run_values(&inputs).unwrap()), bytes(&whole));
 }

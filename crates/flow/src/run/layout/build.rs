@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use num_integer::{gcd, lcm};
 
 use super::super::copies;
+use super::super::initial::InitialSamples;
 use super::super::lane::SignalShape;
 use super::super::settings::{Between, Settings};
 use super::{
@@ -56,7 +57,7 @@ impl LayoutBuilder<'_> {
             crossings.push(Crossing {
                 from,
                 to: signal,
-                initial: Vec::new(),
+                initial: InitialSamples::default(),
             });
         }
         signal
