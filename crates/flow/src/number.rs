@@ -128,6 +128,23 @@ impl Number {
         }
     }
 
+    /// The number whose bits in another type of as many bytes are those of this one. All
+    /// not-a-numbers have the same bits.
+    pub(crate) fn reinterpreted(self, scalar: Scalar) -> Number {
+        let bits = match self {
+            Number::Int(value) => value,
+            Number::F32(value) if value.is_nan() => f32::NAN.to_bits().into(),
+            Number::F32(value) => value.to_bits().into(),
+            Number::F64(value) if value.is_nan() => f64::NAN.to_bits().into(),
+            Number::F64(value) => value.to_bits().into(),
+        };
+        match scalar {
+            Scalar::F32 => Number::F32(f32::from_bits(bits as u32)),
+            Scalar::F64 => Number::F64(f64::from_bits(bits as u64)),
+            _ => wrap(bits, scalar),
+        }
+    }
+
     /// Whether a type has this number: whole numbers neither wrap nor lose a fraction. Floats have
     /// all in their range but for rounding, and anything is true or false.
     pub fn fits(self, scalar: Scalar) -> bool {

@@ -8,6 +8,7 @@ mod types;
 
 use crate::graph::{Draft, Graph, NodeId, Placed, ancestors};
 use crate::problem::{Cause, Problems};
+pub(crate) use rates::of_inputs;
 pub(crate) use structure::MAX_DEPTH;
 
 impl Draft {

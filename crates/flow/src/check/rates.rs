@@ -42,6 +42,31 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> Vec<Option<Ratio>
     rates
 }
 
+/// The rates that these inputs have to have beside all others, which keep theirs; none where no
+/// other input reaches.
+pub(crate) fn of_inputs(draft: &Draft, open: &HashSet<NodeId>) -> Vec<(NodeId, Option<Ratio>)> {
+    let mut problems = Problems::default();
+    let links = links(draft, &mut problems);
+    let mut rates: Vec<Option<Ratio>> = vec![None; draft.nodes.len()];
+    let mut known = VecDeque::new();
+    for (index, node) in draft.nodes.iter().enumerate() {
+        let id = NodeId(index as u32);
+        if !open.contains(&id)
+            && let Some(rate) = Input::rate_of(node.node.as_ref())
+        {
+            rates[index] = Some(rate);
+            known.push_back(id);
+        }
+    }
+    // What does not go together is told when the graph is checked.
+    let told = &mut HashSet::new();
+    spread(draft, &links, &mut rates, &mut known, told, &mut problems);
+    let mut open: Vec<NodeId> = open.iter().copied().collect();
+    open.sort_unstable();
+    let rate = |id: NodeId| (id, rates[id.index()]);
+    open.into_iter().map(rate).collect()
+}
+
 fn spread(
     draft: &Draft,
     links: &[Vec<Link>],

@@ -421,3 +421,50 @@ impl Node for Convert {
         table(self)
     }
 }
+
+/// Takes the bits of its input as another type of number of as many: `from_bits` and `to_bits` of
+/// Rust. A not-a-number has the bits of the positive quiet one without a payload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reinterpret {
+    /// The type of the output's numbers.
+    pub to: Scalar,
+}
+
+impl Node for Reinterpret {
+    fn kind(&self) -> &str {
+        "reinterpret"
+    }
+    fn inputs(&self) -> usize {
+        1
+    }
+    fn check(&self) -> Result<(), String> {
+        match self.to {
+            Scalar::Bool => Err("to bool: not all bits are a bool; use `convert`".into()),
+            _ => Ok(()),
+        }
+    }
+    fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
+        let (to, bytes) = (self.to.name(), self.to.bytes());
+        let what = format!("a number of {bytes} bytes to become {to}");
+        want(inputs, &what, |kind| {
+            kind.scalar != Scalar::Bool && kind.scalar.bytes() == bytes
+        })?;
+        Ok(vec![Type {
+            scalar: self.to,
+            ..inputs[0]
+        }])
+    }
+    fn start(&self, _: &[Type], _: &[Type]) -> Box<dyn Step> {
+        let to = self.to;
+        Box::new(Pure(move |inputs: &[Value], outputs: &mut [Value]| {
+            outputs[0] = Value::build(outputs[0].kind(), |index| {
+                let (re, im) = inputs[0].element(index);
+                (re.reinterpreted(to), im.reinterpreted(to))
+            });
+        }))
+    }
+    fn parameters(&self) -> Option<toml::Table> {
+        table(self)
+    }
+}

@@ -20,7 +20,7 @@ mod route;
 mod source;
 mod state;
 
-pub use arithmetic::{Convert, Gain, Product, Saturate, Sum};
+pub use arithmetic::{Convert, Gain, Product, Reinterpret, Saturate, Sum};
 pub use filter::{Dot, Fir, FirFromPort, Lookup, Lut, Nco};
 pub use logic::{Bitwise, Compare, Logic, LogicOp, Shift};
 pub use machine::Machine;
@@ -63,6 +63,7 @@ pub fn register(registry: &mut Registry) {
         .add::<Gain>("gain")
         .add::<Saturate>("saturate")
         .add::<Convert>("convert")
+        .add::<Reinterpret>("reinterpret")
         .add::<Compare>("compare")
         .add::<Logic>("logic")
         .add::<Bitwise>("bitwise")

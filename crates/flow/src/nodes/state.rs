@@ -169,7 +169,7 @@ pub enum Order {
     Newest,
 }
 
-/// Puts out its last `length` input samples as a vector.
+/// Puts out its last `length` input samples as a vector; of vectors, one behind the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TappedDelay {
@@ -182,7 +182,12 @@ pub struct TappedDelay {
     /// Which sample comes first in the vector.
     #[serde(default)]
     pub order: Order,
-    /// The earlier samples at the start, oldest first: one number for all, or one for each.
+    /// Whether there is a second input, a boolean. In a cycle in which it is true the earlier
+    /// samples are `initial` again; the output depends on it in the same cycle.
+    #[serde(default)]
+    pub reset: bool,
+    /// The earlier samples at the start, oldest first: one number for all, or one for each, and of
+    /// vectors one for each element of every sample, or of each sample.
     #[serde(default = "zero")]
     pub initial: Literals,
     /// The type of the input, where it cannot be found because the delay closes a loop.
@@ -191,8 +196,14 @@ pub struct TappedDelay {
 }
 
 impl TappedDelay {
-    fn len(&self) -> usize {
+    /// How many samples are put out.
+    pub(super) fn len(&self) -> usize {
         self.length + usize::from(self.current)
+    }
+
+    /// The type of the output for this type of samples.
+    fn output(&self, kind: Type) -> Type {
+        kind.vector(kind.len.saturating_mul(self.len()))
     }
 }
 
@@ -201,7 +212,7 @@ impl Node for TappedDelay {
         "tapped_delay"
     }
     fn inputs(&self) -> usize {
-        1
+        1 + usize::from(self.reset)
     }
     fn check(&self) -> Result<(), String> {
         if self.length == 0 || self.length >= crate::types::MAX_LEN {
@@ -215,22 +226,23 @@ impl Node for TappedDelay {
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         same(self.of, inputs[0])?;
-        if inputs[0].len != 1 {
-            return Err(Mismatch::of_size(format!(
-                "takes {}: a tapped delay takes a scalar",
-                inputs[0]
+        if let Some(reset) = inputs.get(1).filter(|kind| **kind != Type::BOOL) {
+            return Err(Mismatch::of_type(format!(
+                "input 2 is {reset}: a reset is one bool; convert it"
             )));
         }
         self.check().map_err(Mismatch::of_parameter)?;
         fit(&self.initial, self.length, inputs[0]).map_err(Mismatch::of_parameter)?;
-        Ok(vec![inputs[0].vector(self.len())])
+        let output = self.output(inputs[0]);
+        output.check().map_err(Mismatch::of_size)?;
+        Ok(vec![output])
     }
     fn declared(&self) -> Option<Vec<Type>> {
         self.check().ok()?;
-        self.of.map(|kind| vec![kind.vector(self.len())])
+        self.of.map(|kind| vec![self.output(kind)])
     }
     fn direct(&self) -> bool {
-        self.current
+        self.current || self.reset
     }
     fn state_bytes(&self, inputs: &[Type], _: &[Type]) -> u64 {
         kept(self.length, inputs.first())
@@ -239,6 +251,7 @@ impl Node for TappedDelay {
         let values = initial(&self.initial, self.length, inputs[0]);
         let values = values.unwrap_or_else(|_| vec![Value::zero(inputs[0]); self.length]);
         Box::new(TappedStep {
+            initial: if self.reset { values.clone() } else { vec![] },
             line: values.into(),
             current: self.current,
             order: self.order,
@@ -255,25 +268,27 @@ impl Node for TappedDelay {
 struct TappedStep {
     /// Oldest first, without the present sample.
     line: VecDeque<Value>,
+    /// What a reset puts there.
+    initial: Vec<Value>,
     current: bool,
     order: Order,
 }
 
 impl Step for TappedStep {
     fn compute(&mut self, inputs: &[Value], outputs: &mut [Value]) {
-        let line: Vec<&Value> = self
-            .line
-            .iter()
-            .chain(inputs.iter().filter(|_| self.current))
-            .collect();
-        let last = line.len() - 1;
+        if inputs.get(1).is_some_and(|reset| reset.first().is_true()) {
+            self.line = self.initial.clone().into();
+        }
+        let current = inputs.first().filter(|_| self.current);
+        let line: Vec<&Value> = self.line.iter().chain(current).collect();
+        let (last, len) = (line.len() - 1, line[0].kind().len);
         outputs[0] = Value::build(outputs[0].kind(), |index| {
-            line[if self.order == Order::Oldest {
-                index
-            } else {
-                last - index
-            }]
-            .element(0)
+            let (sample, element) = (index / len, index % len);
+            let sample = match self.order {
+                Order::Oldest => sample,
+                Order::Newest => last - sample,
+            };
+            line[sample].element(element)
         });
     }
     fn update(&mut self, inputs: &[Value]) {

@@ -3,7 +3,8 @@
 use karoo_flow::nodes::{
     Atan2, Bitwise, BitwiseOp, Comparison, Complex, Concat, Counter, Criterion, Demodulate, Dot,
     Fir, FirFromPort, Function, FunctionOf, Gain, Logic, LogicOp, Lookup, Lut, Modulate, Mux, Nco,
-    Order, Product, Saturate, SelectAt, Shift, ShiftKind, Sum, Switch, TappedDelay, constellation,
+    Order, Product, Reinterpret, Saturate, SelectAt, Shift, ShiftKind, Sum, Switch, TappedDelay,
+    constellation,
 };
 use karoo_flow::{Builder, Literals, Node, Number, Rounding, Scalar, Type, Wire};
 
@@ -32,7 +33,7 @@ pub struct Asked<'g> {
 impl<'g> Asked<'g> {
     /// A node of this number; none where it does not go with the wires.
     pub fn make(&self, what: u8) -> Option<Typed<'g>> {
-        Some(match what % 32 {
+        Some(match what % 33 {
             0 | 1 => self.sum(false),
             2 => self.sum(true),
             3 => self.gain(),
@@ -59,6 +60,7 @@ impl<'g> Asked<'g> {
             28 => self.counted(),
             29 => self.modulated(),
             30 => self.at_other_rate(),
+            31 => self.reinterpreted()?,
             _ => self.held(),
         })
     }
@@ -373,16 +375,36 @@ impl<'g> Asked<'g> {
     }
 
     fn window(&self) -> Typed<'g> {
-        let (from, length) = (self.x.single(), 1 + self.bits as usize % 5);
+        let vectors = self.x.kind.len <= 4 && self.bits.is_multiple_of(3);
+        let from = if vectors { self.x } else { self.x.single() };
+        let length = 1 + self.bits as usize % 5;
         let current = self.bits.is_multiple_of(2);
+        let reset = self.bits.is_multiple_of(7);
         let node = TappedDelay {
             length,
             current,
             order: self.one_of(&[Order::Oldest, Order::Newest]),
+            reset,
             initial: 1.into(),
             of: None,
         };
-        from.then(node, from.kind.vector(length + usize::from(current)))
+        let kind = from
+            .kind
+            .vector(from.kind.len * (length + usize::from(current)));
+        let on = self.y.single().to(Scalar::Bool);
+        self.add(node, &[from, on][..1 + usize::from(reset)], kind)
+    }
+
+    fn reinterpreted(&self) -> Option<Typed<'g>> {
+        let from = self.x;
+        let fits = |to: &Scalar| *to != Scalar::Bool && to.bytes() == from.kind.scalar.bytes();
+        let all: Vec<Scalar> = Scalar::ALL.into_iter().filter(fits).collect();
+        let to = self.one_of(&all);
+        let kind = Type {
+            scalar: to,
+            ..from.kind
+        };
+        (from.kind.scalar != Scalar::Bool).then(|| from.then(Reinterpret { to }, kind))
     }
 
     fn delayed(&self) -> Typed<'g> {

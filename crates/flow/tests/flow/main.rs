@@ -14,6 +14,7 @@ mod executor;
 mod files;
 mod fused;
 mod graphml;
+mod graphml_blocks;
 mod graphs;
 mod interpreter;
 mod kinds;

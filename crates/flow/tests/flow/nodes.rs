@@ -249,6 +249,7 @@ fn tapped_delays_have_their_order_and_the_present_sample() {
         length: 2,
         current,
         order,
+        reset: false,
         initial: [8, 9].into(),
         of: None,
     };
@@ -266,6 +267,76 @@ fn tapped_delays_have_their_order_and_the_present_sample() {
         last(tapped(true, Order::Newest)),
         [[1., 9., 8.], [2., 1., 9.], [3., 2., 1.]]
     );
+    // A reset counts in its own cycle, and what comes in then is kept.
+    let resets = [false, false, true].map(Value::from).to_vec();
+    let reset = |current| nodes::TappedDelay {
+        reset: true,
+        ..tapped(current, Order::Oldest)
+    };
+    let parts = |node| {
+        let out = stream(node, &[x.clone(), resets.clone()]);
+        out.iter().map(Value::to_f64s).collect::<Vec<_>>()
+    };
+    assert_eq!(parts(reset(false)), [[8., 9.], [9., 1.], [8., 9.]]);
+    assert_eq!(
+        parts(reset(true)),
+        [[8., 9., 1.], [9., 1., 2.], [8., 9., 3.]]
+    );
+}
+
+#[test]
+fn tapped_delays_of_vectors_put_one_behind_the_other() {
+    let pair = |a: i32| {
+        Value::build(Type::I32.vector(2), |at| {
+            (Number::Int((a + 10 * at as i32).into()), Number::Int(0))
+        })
+    };
+    let x: Vec<Value> = [1, 2].map(pair).to_vec();
+    let tapped = |order| nodes::TappedDelay {
+        length: 2,
+        current: true,
+        order,
+        reset: false,
+        initial: [7, 8].into(),
+        of: None,
+    };
+    let parts = |node| {
+        let out = stream(node, std::slice::from_ref(&x));
+        out.iter().map(Value::to_f64s).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        parts(tapped(Order::Oldest)),
+        [[7., 8., 7., 8., 1., 11.], [7., 8., 1., 11., 2., 12.]]
+    );
+    assert_eq!(
+        parts(tapped(Order::Newest)),
+        [[1., 11., 7., 8., 7., 8.], [2., 12., 1., 11., 7., 8.]]
+    );
+}
+
+#[test]
+fn reinterpreted_numbers_have_the_bits_of_others() {
+    let bits = |to, value| once(nodes::Reinterpret { to }, &[value]);
+    assert_eq!(
+        bits(Scalar::U32, Value::from(1.0f32)),
+        Value::from(0x3f80_0000u32)
+    );
+    assert_eq!(
+        bits(Scalar::I64, Value::from(-0.0f64)),
+        Value::from(i64::MIN)
+    );
+    assert_eq!(
+        bits(Scalar::F32, Value::from(-0x4000_0000i32)),
+        Value::from(-2.0f32)
+    );
+    assert_eq!(bits(Scalar::U8, Value::from(-1i8)), Value::from(255u8));
+    assert_eq!(
+        bits(Scalar::I32, Value::from(-f32::NAN)),
+        Value::from(0x7fc0_0000i32)
+    );
+    assert!(nodes::Reinterpret { to: Scalar::Bool }.check().is_err());
+    let wide = nodes::Reinterpret { to: Scalar::U32 };
+    assert!(wide.types(&[Type::F64]).is_err());
 }
 
 #[test]

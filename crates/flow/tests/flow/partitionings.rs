@@ -146,6 +146,7 @@ impl<'g> Wires<'g> {
                 length: 4 - usize::from(number % 2),
                 current: number % 2 == 1,
                 order: Order::Newest,
+                reset: false,
                 initial: 0.into(),
                 of: None,
             })),

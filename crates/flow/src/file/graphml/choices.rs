@@ -224,6 +224,35 @@ impl Block<'_> {
         })
     }
 
+    /// A shift whose right one is arithmetic for types with a sign.
+    pub(super) fn arithmetic_shift(&self) -> Result<Made> {
+        if let Some(other) = self
+            .text("BitShiftNumberSource")
+            .filter(|of| *of != "Dialog")
+        {
+            return unknown(format!("ArithShift with BitShiftNumberSource {other}"));
+        }
+        if self.literals("BinPtShiftNumber")?.is_some() && self.real("BinPtShiftNumber")? != 0.0 {
+            return unknown("ArithShift with BinPtShiftNumber");
+        }
+        let kind = self.input.or(self.output);
+        let direction = match self.text("BitShiftDirection") {
+            Some("Left") => ShiftKind::Left,
+            Some("Right") if kind.is_some_and(|kind| !kind.scalar.is_signed()) => {
+                ShiftKind::RightLogical
+            }
+            Some("Right") => ShiftKind::RightArithmetic,
+            other => {
+                let other = other.unwrap_or("missing");
+                return unknown(format!("ArithShift with BitShiftDirection {other}"));
+            }
+        };
+        made(nodes::Shift {
+            direction,
+            by: self.whole("BitShiftNumber")?.min(u32::MAX.into()) as u32,
+        })
+    }
+
     pub(super) fn shift(&self) -> Result<Made> {
         let direction = match self.text("mode") {
             Some("Shift Left Logical") => ShiftKind::Left,

@@ -1,17 +1,21 @@
 //! Ends of the design, marks, enable signals, and inputs without arcs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::kinds::numbers;
 use super::translate::{Inputs, Translator};
 use super::wires::BlockArc;
+use crate::check::of_inputs;
 use crate::file::MAX_NODES;
-use crate::graph::{NodeId, ScopeId, Source};
+use crate::graph::{NodeId, ScopeId, Source, ancestors};
 use crate::nodes::{self, MAX_INPUTS};
 use crate::problem::Cause;
 use crate::ratio::Ratio;
 use crate::types::Type;
+
+/// How the names of subsystems begin that are clock domains.
+const DOMAINS: [&str; 2] = ["LAMINAR_CLOCK_DOMAIN", "VITIS_CLOCK_DOMAIN"];
 
 /// What a fan does.
 pub(super) enum Fan {
@@ -212,6 +216,47 @@ impl Translator<'_> {
                 let node = self.place("ground", scope, line, Arc::new(zero));
                 self.draft.nodes[index].from[input] = Some(Source { node, port: 0 });
             }
+        }
+    }
+
+    /// Gives inputs that clock domains alone read the rate of these.
+    pub(super) fn domains(&mut self) {
+        let is_domain = |scope: ScopeId| {
+            let name = &self.draft.scopes[scope.index()].name;
+            DOMAINS.iter().any(|begin| name.starts_with(begin))
+        };
+        let mut readers: BTreeMap<NodeId, bool> = BTreeMap::new();
+        for node in &self.draft.nodes {
+            let inside = ancestors(&self.draft.scopes, node.scope).any(is_domain);
+            // What brings samples down to the domain's rate reads them at the rate outside.
+            let reads_inside = inside && node.node.kind() != "down";
+            for source in node.from.iter().flatten() {
+                *readers.entry(source.node).or_insert(true) &= reads_inside;
+            }
+        }
+        let is_open = |(id, inside): (NodeId, bool)| {
+            let is_input = self.draft.nodes[id.index()].node.kind() == nodes::INPUT;
+            (inside && is_input).then_some(id)
+        };
+        let open: HashSet<NodeId> = readers.into_iter().filter_map(is_open).collect();
+        if open.is_empty() {
+            return;
+        }
+        for (id, rate) in of_inputs(&self.draft, &open) {
+            let Some(rate) = rate.filter(|rate| *rate != Ratio::ONE) else {
+                continue;
+            };
+            let types = self.draft.nodes[id.index()].node.types(&[]);
+            let Some(of) = types.ok().and_then(|types| types.first().copied()) else {
+                continue;
+            };
+            self.draft.nodes[id.index()].node = Arc::new(nodes::Input { of, rate });
+            let path = self.draft.path(id);
+            let line = self.lines.get(&path).copied().unwrap_or(0);
+            let text = format!(
+                "the input `{path}` comes at rate {rate}, that of the clock domain that reads it"
+            );
+            self.note(line, text);
         }
     }
 

@@ -249,6 +249,7 @@ impl Block<'_> {
             },
             "Delay" | "UnitDelay" => self.delay(),
             "TappedDelay" => self.tapped_delay(),
+            "VectorTappedDelay" | "TappedDelayWithReset" => self.tapped_with_current(),
             "Constant" => match self.output {
                 Some(of) => made(nodes::Constant {
                     of,
@@ -263,8 +264,8 @@ impl Block<'_> {
             "Logic" => self.logic(),
             "Lookup_n-D" | "LUT" => self.lookup(),
             "DiscreteFir" => self.fir(),
-            "DotProduct" => made(nodes::Dot {
-                conjugate: true,
+            "DotProduct" | "DotProductNoConj" => made(nodes::Dot {
+                conjugate: self.function == "DotProduct",
                 output: self.scalar(),
             }),
             "Selector" => self.select(),
@@ -274,9 +275,26 @@ impl Block<'_> {
             "ComplexToRealImag" if self.text("Output") == Some("Real and imag") => {
                 made(nodes::RealImag {})
             }
+            // Its one output is the first of two.
+            "ComplexToRealImag" if self.text("Output") == Some("Real") => made(nodes::RealImag {}),
+            "ComplexToRealImag" => unknown(format!(
+                "ComplexToRealImag with Output {}",
+                self.text("Output").unwrap_or("missing")
+            )),
             "RealImagToComplex" if self.inputs == 2 => made(nodes::Complex {}),
             "BitwiseOperator" => self.bitwise(),
             "BitShift" => self.shift(),
+            "ArithShift" => self.arithmetic_shift(),
+            "NCO" => self.oscillator(),
+            "BPSK_ModulatorBaseband"
+            | "QPSK_ModulatorBaseband"
+            | "RectangularQAM_ModulatorBaseband" => self.modulator(),
+            "BPSK_DemodulatorBaseband"
+            | "QPSK_DemodulatorBaseband"
+            | "RectangularQAM_DemodulatorBaseband" => self.demodulator(),
+            // Samples have no dimensions here but their length.
+            "Reshape" if self.inputs <= 1 => made(nodes::Pass {}),
+            "Reshape" => unknown("Reshape by a reference input"),
             "Saturate" => made(nodes::Saturate {
                 low: self.real("LowerLimit")?,
                 high: self.real("UpperLimit")?,
@@ -290,6 +308,17 @@ impl Block<'_> {
     }
 
     fn delay(&self) -> Result<Made> {
+        let usual = [
+            ("ExternalReset", "None"),
+            ("ShowEnablePort", "off"),
+            ("DelayLengthSource", "Dialog"),
+            ("InitialConditionSource", "Dialog"),
+        ];
+        for (key, usual) in usual {
+            if let Some(other) = self.text(key).filter(|text| *text != usual) {
+                return unknown(format!("{} with {key} {other}", self.function));
+            }
+        }
         // Delays that come of an expanded block carry only what they start with: they are of one
         // sample.
         let length = if self.literals("DelayLength")?.is_some() {
@@ -320,7 +349,25 @@ impl Block<'_> {
             length: self.whole("NumDelays")? as usize,
             current,
             order,
+            reset: false,
             initial,
+            of: self.input,
+        })
+    }
+
+    /// A tapped delay whose depth counts the present sample.
+    fn tapped_with_current(&self) -> Result<Made> {
+        let length = self.whole("Depth")?.saturating_sub(1);
+        let reset = self.function == "TappedDelayWithReset";
+        if length == 0 {
+            return unknown(format!("{} with Depth below 2", self.function));
+        }
+        made(nodes::TappedDelay {
+            length: usize::try_from(length).unwrap_or(usize::MAX),
+            current: true,
+            order: Order::Oldest,
+            reset,
+            initial: self.literals("InitCond")?.unwrap_or(0.into()),
             of: self.input,
         })
     }

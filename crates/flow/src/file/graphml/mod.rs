@@ -4,6 +4,7 @@
 mod choices;
 mod ends;
 mod kinds;
+mod radio;
 mod translate;
 mod wires;
 mod xml;

@@ -93,12 +93,13 @@ pub(super) fn translate(document: Document, file: &str) -> Result<Loaded, Proble
     translator.arcs(&edges);
     translator.ends();
     // What is beyond a limit is not read on.
-    let steps: [fn(&mut Translator); 5] = [
+    let steps: [fn(&mut Translator); 6] = [
         |translator| translator.masters(),
         |translator| translator.scopes(),
         |translator| translator.blocks(),
         |translator| translator.wires(),
         |translator| translator.ground(),
+        |translator| translator.domains(),
     ];
     for step in steps {
         step(&mut translator);

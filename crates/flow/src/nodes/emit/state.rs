@@ -6,6 +6,9 @@ use crate::kernels::{Code, Initial, Op, Planes, Reg};
 use crate::literal::Literals;
 use crate::types::{Scalar, Type};
 
+/// The most samples that are put into a vector one by one.
+const FEW: usize = 32;
+
 /// What is in a delay at the start, real and imaginary; one number for all is not written out.
 fn held(literals: &Literals, samples: usize, kind: Type) -> Option<(Initial, Initial)> {
     let samples = if literals.len() == 1 {
@@ -56,6 +59,12 @@ pub(in super::super) fn tapped(
     out: Planes,
 ) -> bool {
     let kind = inputs[0].kind;
+    if node.reset {
+        return false;
+    }
+    if kind.len > 1 {
+        return tapped_vectors(node, code, inputs[0], out);
+    }
     let Some(held) = held(&node.initial, node.length, kind) else {
         return false;
     };
@@ -69,6 +78,41 @@ pub(in super::super) fn tapped(
     });
     if let (Some(d), Some(a)) = (out.im, oldest.im) {
         code.push(Op::Window { d, a, newest_first });
+    }
+    true
+}
+
+/// The samples one by one: few, as each is an operation.
+fn tapped_vectors(node: &TappedDelay, code: &mut Code, input: Planes, out: Planes) -> bool {
+    if node.length > FEW {
+        return false;
+    }
+    let Ok(values) = initial(&node.initial, node.length, input.kind) else {
+        return false;
+    };
+    let put = |code: &mut Code, port: Planes, at: usize| {
+        let at = match node.order {
+            Order::Oldest => at,
+            Order::Newest => node.len() - 1 - at,
+        };
+        let first = at * input.kind.len;
+        code.push(Op::Put {
+            d: out.re,
+            a: port.re,
+            first,
+        });
+        if let (Some(d), Some(a)) = (out.im, port.im) {
+            code.push(Op::Put { d, a, first });
+        }
+    };
+    for at in 0..node.length {
+        let port = code.port(input.kind);
+        let held = Initial::of(&values[at..]);
+        past(code, port, input, node.length - at, held);
+        put(code, port, at);
+    }
+    if node.current {
+        put(code, input, node.length);
     }
     true
 }
