@@ -216,13 +216,18 @@ impl Source for FlowPage {
     }
 
     fn document(&mut self) -> Document {
-        let latency = &self.now.latency;
+        let latency = self.now.latency;
+        // What was not measured is not known, and is no 0.
+        let late = |nanoseconds: u64| match latency.count {
+            0 => f64::NAN,
+            _ => nanoseconds as f64 * 1e-9,
+        };
         let figures = vec![
             Figure::new("ticks a second", self.rate(), ""),
             Figure::new("seconds", self.now.elapsed as f64 * 1e-9, "s"),
-            Figure::new("latency", latency.median as f64 * 1e-9, "s"),
-            Figure::new("latency, 99 %", latency.p99 as f64 * 1e-9, "s"),
-            Figure::new("latency at most", latency.most as f64 * 1e-9, "s"),
+            Figure::new("latency", late(latency.median), "s"),
+            Figure::new("latency, 99 %", late(latency.p99), "s"),
+            Figure::new("latency at most", late(latency.most), "s"),
         ];
         let verdict = waiting(self.run.waits());
         let verdict = verdict.unwrap_or_else(|| self.progress.verdict(&self.span));
@@ -260,6 +265,31 @@ mod tests {
     use karoo_flow::{Builder, Executor, Scalar, Settings, Type};
 
     use super::*;
+
+    #[test]
+    fn a_latency_that_was_not_measured_is_not_known() {
+        let g = Builder::new("source");
+        let counter = Counter {
+            period: 9,
+            initial: 0,
+            output: Scalar::U32,
+        };
+        g.output("y", g.add(counter, []).gain(2));
+        let executor = Executor::new(&g.build().unwrap(), Settings::default()).unwrap();
+        let mut page = FlowPage::new("source", executor.shape(), RunWatch::default());
+        let document = page.document();
+        let figures = document.panels.iter().find_map(|panel| match &panel.body {
+            Body::Figures { figures } => Some(figures),
+            _ => None,
+        });
+        let figures = figures.unwrap().iter();
+        let known = |figure: &&Figure| figure.value.is_some();
+        let names: Vec<&str> = figures
+            .filter(known)
+            .map(|figure| &figure.name[..])
+            .collect();
+        assert_eq!(names, ["ticks a second", "seconds"]);
+    }
 
     #[test]
     fn a_partition_that_does_not_run_is_not_busy() {

@@ -11,8 +11,8 @@ const FULL: f64 = 0.9;
 /// What works for more than this share, and waits for no end, is the limit too.
 const HALF: f64 = 0.5;
 /// A partition that works for less than this share is no limit. With more it is one if it works
-/// this many times as long as any other: where threads wait for CPUs, none works for most of the
-/// time.
+/// this many times as long as anything else, inputs and outputs too: where threads wait for CPUs,
+/// none works for most of the time.
 const LEAST: f64 = 0.05;
 const TIMES: f64 = 2.0;
 
@@ -100,7 +100,8 @@ impl Telemetry {
             end.is_some_and(|end| self.share(end.busy) > HALF)
         };
         let busy = self.share(most.busy);
-        let others = inner().filter(|(other, _)| *other != index);
+        let others = self.partitions.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != index);
         let next = others.map(|(_, partition)| self.share(partition.busy));
         let alone = busy > LEAST && next.fold(0.0, f64::max) * TIMES < busy;
         let reads = most.waiting_to_read >= most.waiting_to_write;
@@ -180,6 +181,13 @@ mod tests {
         for (waits, limit) in cases {
             assert_eq!(run(&waits).limit(), Some(limit), "{waits:?}");
         }
+        // Inputs and outputs that work for longer than the one partition are not "much less".
+        let one = [(0, 768), (894, 0), (470, 470)];
+        assert_eq!(run(&one).limit(), Some(Limit::Nobody));
+        assert_eq!(
+            run(&[(0, 990), (990, 0), (470, 470)]).limit(),
+            Some(Limit::Partition(2))
+        );
         assert_eq!(Telemetry::default().limit(), None);
     }
 

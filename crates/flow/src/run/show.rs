@@ -28,6 +28,10 @@ fn field(text: &str) -> String {
 }
 
 fn quantiles(text: &mut String, name: &str, labels: &str, spread: Quantiles, scale: f64) {
+    // What was not looked at is not known, and is no 0.
+    if spread.count == 0 {
+        return;
+    }
     let comma = if labels.is_empty() { "" } else { "," };
     for (quantile, value) in [
         ("0", spread.least),
@@ -139,9 +143,29 @@ impl Telemetry {
         }
         head(
             &mut text,
+            "flow_step_phase_seconds",
+            "gauge",
+            "Seconds of a step by phase, on average of the steps that were timed.",
+        );
+        for partition in &self.partitions {
+            let name = quoted(&partition.name);
+            for (phase, time) in [
+                ("reading", partition.reading),
+                ("computing", partition.computing),
+                ("writing", partition.writing),
+            ] {
+                let time = time as f64 * seconds;
+                put!(
+                    text,
+                    "flow_step_phase_seconds{{partition=\"{name}\",phase=\"{phase}\"}} {time}"
+                );
+            }
+        }
+        head(
+            &mut text,
             "flow_queue_seconds_total",
             "counter",
-            "Seconds that an end of a queue waited.",
+            "Seconds that an end of a queue waited: its writer for room, its reader for a block.",
         );
         for queue in &self.queues {
             let labels = format!(
@@ -152,11 +176,11 @@ impl Telemetry {
             let (full, empty) = (queue.full as f64 * seconds, queue.empty as f64 * seconds);
             put!(
                 text,
-                "flow_queue_seconds_total{{{labels},state=\"full\"}} {full}"
+                "flow_queue_seconds_total{{{labels},end=\"writer\"}} {full}"
             );
             put!(
                 text,
-                "flow_queue_seconds_total{{{labels},state=\"empty\"}} {empty}"
+                "flow_queue_seconds_total{{{labels},end=\"reader\"}} {empty}"
             );
         }
         head(
@@ -204,7 +228,7 @@ impl Telemetry {
         for queue in &self.queues {
             put!(
                 text,
-                "  \"{}\" -> \"{}\" [label=\"{}/{}, full {:.0} %, empty {:.0} %\"];",
+                "  \"{}\" -> \"{}\" [label=\"{}/{}, writer waits {:.0} %, reader waits {:.0} %\"];",
                 quoted(&queue.from),
                 quoted(&queue.to),
                 queue.fill.median,

@@ -405,10 +405,11 @@ impl fmt::Display for Telemetry {
             f.write_char('\n')?;
         }
         for queue in &self.queues {
-            let (full, empty) = (self.percent(queue.full), self.percent(queue.empty));
+            // Both may wait at once: whoever sleeps is woken for several blocks.
+            let (writer, reader) = (self.percent(queue.full), self.percent(queue.empty));
             write!(
                 f,
-                "{} -> {}: full {full:.1} %, empty {empty:.1} % of the time",
+                "{} -> {}: writer waits {writer:.1} %, reader waits {reader:.1} %",
                 queue.from, queue.to
             )?;
             match queue.fill.count {

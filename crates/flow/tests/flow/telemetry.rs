@@ -101,6 +101,20 @@ fn prometheus_takes_the_metrics() {
         );
         assert!(text.contains(&line), "{line} in {text}");
     }
+    let step = &telemetry.partitions[2];
+    let line = format!(
+        "flow_step_phase_seconds{{partition=\"partition 0\",phase=\"computing\"}} {}\n",
+        step.computing as f64 * 1e-9
+    );
+    assert!(text.contains(&line), "{line} in {text}");
+    assert!(
+        text.contains(
+            "flow_queue_seconds_total{from=\"inputs\",to=\"partition 0\",end=\"writer\"}"
+        )
+    );
+    assert!(text.contains("flow_latency_seconds{quantile"), "{text}");
+    let nothing = Telemetry::default().to_prometheus();
+    assert!(!nothing.contains("flow_latency_seconds{"), "{nothing}");
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
