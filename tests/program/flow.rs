@@ -85,6 +85,13 @@ fn a_check_tells_ports_rate_and_loops() {
         "128",
         "--json",
     ];
+    let shown = karoo_ok(&args[..6]);
+    assert!(
+        shown.contains("; in 1 cycle, the least has 2.00 blocks a partition"),
+        "{shown}"
+    );
+    let queue = "of 128 ticks, 512 bytes each, 4 at the start";
+    assert_eq!(shown.matches(queue).count(), 1, "{shown}");
     let text = karoo_ok(args);
     documents::check("flow-check", &text);
     let checked = json(&text);
@@ -93,6 +100,34 @@ fn a_check_tells_ports_rate_and_loops() {
     assert_eq!(
         (cycles.len(), &cycles[0]["blocks"]),
         (1, &4.into()),
+        "{checked}"
+    );
+    let queues = checked["queues"].as_array().unwrap();
+    let held = |queue: &&serde_json::Value| queue["initial"] == 4;
+    let late = queues.iter().find(held).unwrap();
+    assert_eq!(
+        (&late["block"], &late["bytes"]),
+        (&128.into(), &512.into()),
+        "{late}"
+    );
+    let kinds = |part: &serde_json::Value| {
+        let kinds = part["kinds"].as_object().unwrap();
+        kinds
+            .values()
+            .map(|count| count.as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let parts = checked["partitions"].as_array().unwrap();
+    let inner: u64 = parts.iter().map(kinds).sum();
+    // Beside an input, an output and what is constant.
+    assert!(
+        inner > 0 && inner < checked["nodes"].as_u64().unwrap(),
+        "{checked}"
+    );
+    assert!(
+        parts
+            .iter()
+            .all(|part| part["least_blocks_per_partition"] == 2.0),
         "{checked}"
     );
 }
@@ -479,6 +514,29 @@ fn a_gain_changes_at_its_sample() {
         _ => 4.0,
     };
     assert_eq!(found, (0..3000).map(wanted).collect::<Vec<f32>>());
+    let beyond = run("back/half=4@3000");
+    let said = String::from_utf8_lossy(&beyond.stderr).into_owned();
+    assert!(beyond.status.success(), "{said}");
+    assert!(
+        said.contains("the run ended before, at tick 3000"),
+        "{said}"
+    );
+    let twice = karoo([
+        "flow",
+        "run",
+        &graph,
+        "-i",
+        &input,
+        "-o",
+        &output,
+        "--change",
+        "back/half=4@7",
+        "--change",
+        "back/half=5@7",
+    ]);
+    let said = String::from_utf8_lossy(&twice.stderr).into_owned();
+    assert_eq!(twice.status.code(), Some(2), "{said}");
+    assert!(said.contains("has two changes at this tick"), "{said}");
     for (change, text) in [
         ("back/halve=4@1", "there is no such node"),
         ("middle/wide=[1, 2]@1", "2 numbers are given: give 1"),

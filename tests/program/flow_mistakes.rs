@@ -257,6 +257,13 @@ fn options_that_nothing_would_follow_are_refused() {
         let wanted = format!("{}: the graph runs in the partitions", option.join(" "));
         refused(&karoo(run.iter().chain(option)), 2, &wanted);
     }
+    let unpinned = ["flow", "run", &agc, "-i", &samples, "--block", "128"];
+    let wanted = "--real-time 5: no thread has a CPU of its own";
+    refused(
+        &karoo(unpinned.iter().chain(&["--real-time", "5"])),
+        2,
+        wanted,
+    );
     for option in [&["--measure"][..], &["--costs", "costs"], &["--alike"]] {
         let run = ["flow", "run", &filter, "-i", &samples];
         let wanted = format!(
@@ -277,6 +284,7 @@ fn options_that_nothing_would_follow_are_refused() {
         "9",
     ];
     karoo_ok(block);
+    // Whoever may not have the priority is told so, and runs all the same.
     karoo_ok([
         "flow",
         "run",
@@ -288,6 +296,8 @@ fn options_that_nothing_would_follow_are_refused() {
         "--seed",
         "3",
         "--no-copies",
+        "--real-time",
+        "1",
     ]);
 }
 

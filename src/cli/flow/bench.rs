@@ -59,6 +59,8 @@ struct GraphArgs {
     costs: load::CostOptions,
     #[command(flatten)]
     cores: load::CoreOptions,
+    #[command(flatten)]
+    priority: load::PriorityOptions,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -200,7 +202,8 @@ fn graph(
     let graph = &loaded.graph;
     let (costs, options) = (&args.costs, &args.cores);
     let plan = args.wishes.measured(graph, costs, options, cores.clone())?;
-    let settings = plan.settings(graph).map_err(Failure::usage)?;
+    let mut settings = plan.settings(graph).map_err(Failure::usage)?;
+    args.priority.give(&mut settings)?;
     let executor = Executor::new(graph, settings).map_err(|p| Failure::data(p.to_string()))?;
     let time = Duration::from_secs_f64(args.seconds);
     let (mut runs, mut latency) = (Vec::new(), karoo_flow::run::Quantiles::default());
@@ -208,6 +211,9 @@ fn graph(
         let outcome = run_on_noise(graph, &executor, time).map_err(Failure::data)?;
         runs.push(outcome.ticks as f64 * 1e9 / outcome.telemetry.elapsed.max(1) as f64);
         latency = outcome.telemetry.latency;
+        for note in &outcome.telemetry.notes {
+            tracing::warn!("{note}");
+        }
     }
     let measured = median(runs.clone());
     Ok(Measured {

@@ -1,5 +1,6 @@
 //! Changes of numbers that a command line asks for.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use karoo_flow::run::{Handle, changeable};
@@ -41,8 +42,15 @@ impl FromStr for ChangeAt {
     }
 }
 
-/// Refuses changes of what is not there, or has no numbers.
+/// Refuses changes of what is not there, or has no numbers, and two of one node at one tick.
 pub fn check(graph: &Graph, changes: &[ChangeAt]) -> Result<(), Failure> {
+    let mut known = BTreeSet::new();
+    let mut ends = changes.iter().map(|change| (&change.path, change.tick));
+    if let Some((path, tick)) = ends.find(|end| !known.insert(*end)) {
+        return Err(Failure::usage(format!(
+            "--change {path}=…@{tick}: this node has two changes at this tick; leave one out"
+        )));
+    }
     let paths: Vec<String> = changes.iter().map(|change| change.path.clone()).collect();
     let found = changeable(graph, &paths);
     found
@@ -67,9 +75,34 @@ pub fn put(handle: &Handle, changes: &[ChangeAt]) -> Result<(), Failure> {
     })
 }
 
+/// The changes that a run of so many ticks did not come to.
+fn unreached(changes: &[ChangeAt], ticks: u64) -> impl Iterator<Item = &ChangeAt> {
+    changes.iter().filter(move |change| change.tick >= ticks)
+}
+
+/// Warns of changes that a run of so many ticks did not come to.
+pub fn tell_unreached(changes: &[ChangeAt], ticks: u64) {
+    for change in unreached(changes, ticks) {
+        tracing::warn!(
+            "--change {}=…@{}: the run ended before, at tick {ticks}: give an earlier tick, or a \
+             longer run",
+            change.path,
+            change.tick
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_at_the_end_of_a_run_or_behind_it_are_not_reached() {
+        let at = |tick: u64| format!("a=1@{tick}").parse().unwrap();
+        let changes: [ChangeAt; 4] = [0, 99, 100, 5000].map(at);
+        let found: Vec<u64> = unreached(&changes, 100).map(|change| change.tick).collect();
+        assert_eq!(found, [100, 5000]);
+    }
 
     #[test]
     fn a_path_may_have_what_parts_it_from_the_numbers() {

@@ -1,5 +1,6 @@
 //! `karoo flow check`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -7,6 +8,7 @@ use ground::counted;
 use ground::files::write_whole;
 use karoo_flow::analysis::{Network, Report};
 use karoo_flow::place::{Costs, longest_block, network};
+use karoo_flow::run::{PartitionShape, QueueShape, Shape, UNMARKED};
 use karoo_flow::{Graph, NodeId, Problems, Settings};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,7 +27,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
     block: Option<u64>,
     /// Blocks that each queue holds
-    #[arg(long, value_name = "BLOCKS", default_value_t = Settings::default().capacity as u64, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
+    #[arg(long, value_name = "BLOCKS", default_value_t = Settings::default().capacity as u64, value_parser = clap::value_parser!(u64).range(2..=1 << 16))]
     capacity: u64,
     /// Nanoseconds for a block that are wanted: loops that lack initial blocks for it are told
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -54,6 +56,40 @@ struct Port {
     bytes: usize,
 }
 
+/// A partition as it would run.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CheckedPartition {
+    name: String,
+    /// Its nodes by kind, constants left out.
+    kinds: BTreeMap<String, usize>,
+    /// Ticks that it works on at once.
+    step: u64,
+    /// Cycles of queues that it is in, of those in `report`.
+    cycles: usize,
+    /// The fewest blocks for each partition in one of them, counted in the longest blocks: below 1,
+    /// not all of its partitions can work at once.
+    least_blocks_per_partition: Option<f64>,
+}
+
+/// A queue as it would run, also one from the inputs or to the outputs.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CheckedQueue {
+    /// The partition that writes.
+    from: String,
+    /// The partition that reads.
+    to: String,
+    /// Signals that cross by it.
+    signals: usize,
+    /// Ticks in a block.
+    block: u64,
+    /// Blocks that it holds.
+    capacity: usize,
+    /// Bytes of a block in memory, whole cache lines.
+    bytes: usize,
+    /// Blocks at the start.
+    initial: usize,
+}
+
 /// What a graph is, and how it would run.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Checked {
@@ -69,6 +105,10 @@ pub struct Checked {
     notes: Vec<String>,
     /// Why it cannot run; empty if it can.
     problems: Vec<String>,
+    /// Its partitions, without inputs and outputs; empty if it cannot run.
+    partitions: Vec<CheckedPartition>,
+    /// Its queues; empty if it cannot run.
+    queues: Vec<CheckedQueue>,
     /// Whether times were measured.
     measured: bool,
     report: Option<Report>,
@@ -108,6 +148,10 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     };
     let executor = load::executor(graph, settings, false);
     let (mut problems, mut report, mut measured) = (Vec::new(), None, false);
+    let mut shape = Shape {
+        partitions: Vec::new(),
+        queues: Vec::new(),
+    };
     match &executor {
         Err(found) => problems = texts(found),
         Ok(executor) => {
@@ -121,7 +165,8 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
                 Err(failure) => return Err(failure),
             };
             measured = costs.measured;
-            let network: Network = network(&executor.shape(), &costs);
+            shape = executor.shape();
+            let network: Network = network(&shape, &costs);
             match network.analyse(args.period) {
                 Ok(found) => report = Some(found),
                 Err(found) => problems = texts(&found),
@@ -149,6 +194,8 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         outputs: ports(graph, graph.outputs(), false),
         notes: loaded.notes.clone(),
         problems,
+        partitions: partitions(graph, &shape, report.as_ref()),
+        queues: queues(&shape),
         measured,
         report,
     };
@@ -191,6 +238,51 @@ fn ports(graph: &Graph, ids: impl Iterator<Item = NodeId>, input: bool) -> Vec<P
     ids.map(port).collect()
 }
 
+/// The partitions that compute, with what the report says of their cycles.
+fn partitions(graph: &Graph, shape: &Shape, report: Option<&Report>) -> Vec<CheckedPartition> {
+    let partition = |(index, (id, part)): (usize, (u32, &PartitionShape))| {
+        let mut kinds = BTreeMap::new();
+        for at in graph.ids() {
+            let node = &graph.node(at).node;
+            let outer = ["input", "output"].contains(&node.kind()) || node.constant();
+            if !outer && graph.partition(at).unwrap_or(UNMARKED) == id {
+                *kinds.entry(node.kind().to_owned()).or_default() += 1;
+            }
+        }
+        let cycles = report.iter().flat_map(|report| &report.cycles);
+        let own = cycles.filter(|cycle| cycle.partitions.contains(&index));
+        let blocks: Vec<f64> = own.map(|cycle| cycle.blocks_per_partition()).collect();
+        CheckedPartition {
+            name: part.name.clone(),
+            kinds,
+            step: part.step,
+            cycles: blocks.len(),
+            least_blocks_per_partition: blocks.into_iter().reduce(f64::min),
+        }
+    };
+    shape
+        .partitions
+        .iter()
+        .filter_map(|part| Some((part.id?, part)))
+        .enumerate()
+        .map(partition)
+        .collect()
+}
+
+fn queues(shape: &Shape) -> Vec<CheckedQueue> {
+    let name = |at: usize| shape.partitions[at].name.clone();
+    let queue = |queue: &QueueShape| CheckedQueue {
+        from: name(queue.from),
+        to: name(queue.to),
+        signals: queue.signals,
+        block: queue.block,
+        capacity: queue.capacity,
+        bytes: queue.bytes,
+        initial: queue.initial,
+    };
+    shape.queues.iter().map(queue).collect()
+}
+
 fn show(checked: &Checked) {
     println!(
         "{}: {} in {}, {} of state",
@@ -215,6 +307,35 @@ fn show(checked: &Checked) {
     }
     for problem in &checked.problems {
         println!("wrong    {problem}");
+    }
+    for partition in &checked.partitions {
+        let kinds = partition.kinds.iter();
+        let kinds: Vec<String> = kinds
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
+        let cycles = partition.least_blocks_per_partition.map(|least| {
+            let cycles = counted(partition.cycles as u64, "cycle");
+            format!("; in {cycles}, the least has {least:.2} blocks a partition")
+        });
+        println!(
+            "nodes    {}: {}; {} at once{}",
+            partition.name,
+            kinds.join(", "),
+            counted(partition.step, "tick"),
+            cycles.unwrap_or_default()
+        );
+    }
+    for queue in &checked.queues {
+        println!(
+            "queue    {} -> {}: {}, {} of {}, {} each, {} at the start",
+            queue.from,
+            queue.to,
+            counted(queue.signals as u64, "signal"),
+            counted(queue.capacity as u64, "block"),
+            counted(queue.block, "tick"),
+            counted(queue.bytes as u64, "byte"),
+            queue.initial
+        );
     }
     if let Some(report) = &checked.report {
         print!("{report}");

@@ -104,6 +104,33 @@ pub fn executor(graph: &Graph, settings: Settings, of_plan: bool) -> Result<Exec
     })
 }
 
+/// Which priority threads have.
+#[derive(Debug, Args)]
+pub struct PriorityOptions {
+    /// Real-time priority of the threads that a plan gives a CPU, 1 to 99; a thread
+    /// that may not have it runs without, and a note says so
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
+    real_time: Option<u8>,
+}
+
+impl PriorityOptions {
+    /// Gives the threads of a run their priority, if one is asked for and some have a CPU.
+    pub fn give(&self, settings: &mut Settings) -> Result<(), Failure> {
+        let has_cpus = |settings: &Settings| {
+            let copies = settings.copies.values().flatten();
+            !settings.cpus.is_empty() || copies.flatten().next().is_some()
+        };
+        if let Some(priority) = self.real_time.filter(|_| !has_cpus(settings)) {
+            return Err(Failure::usage(format!(
+                "--real-time {priority}: no thread has a CPU of its own; give them CPUs by --plan \
+                 or --automatic, without --no-pin"
+            )));
+        }
+        settings.real_time = self.real_time;
+        Ok(())
+    }
+}
+
 /// Where the costs of nodes come from.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Costs")]

@@ -10,6 +10,11 @@ use karoo_flow::{Cause, Graph, Problems};
 use super::load;
 use crate::cli::{Failure, Files, unwritten};
 
+/// The fewest placements that are looked at.
+const LEAST_LOOKS: u64 = 100;
+/// Nodes up to which the usual number of looks is over soon.
+const QUICK_NODES: u64 = 60;
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct PlanArgs {
@@ -61,8 +66,9 @@ pub struct WishOptions {
     /// Seed of the search: the same gives the same plan
     #[arg(long, value_name = "N", default_value_t = Wishes::default().seed)]
     seed: u64,
-    /// Placements to look at, about
-    #[arg(long, value_name = "N", default_value_t = Wishes::default().looks, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    /// Placements to look at, about; of guessed costs karoo flow run looks at fewer
+    /// if there are many nodes
+    #[arg(long, value_name = "N", default_value_t = Wishes::default().looks, value_parser = clap::value_parser!(u64).range(LEAST_LOOKS..=100_000_000))]
     looks: u64,
 }
 
@@ -70,6 +76,16 @@ fn pin(text: &str) -> Result<(String, usize), String> {
     let wrong = || format!("`{text}`: write PATH=CPU, for example filter/fir=3");
     let (path, cpu) = text.rsplit_once('=').ok_or_else(wrong)?;
     Ok((path.to_owned(), cpu.parse().map_err(|_| wrong())?))
+}
+
+/// Placements to look at, of which each takes as long as a graph has nodes, so that it is over
+/// soon: as many as are asked for, if that is not the usual number.
+fn quick(looks: u64, nodes: usize) -> u64 {
+    let usual = Wishes::default().looks;
+    match looks == usual {
+        true => (usual * QUICK_NODES / (nodes as u64).max(QUICK_NODES)).max(LEAST_LOOKS),
+        false => looks,
+    }
 }
 
 fn failure(error: PlanError) -> Failure {
@@ -108,6 +124,23 @@ impl WishOptions {
 
     /// The plan of a graph with these wishes.
     pub fn plan(&self, graph: &Graph, costs: &Costs, cores: &Cores) -> Result<Plan, Failure> {
+        self.by_looks(graph, costs, cores, self.looks)
+    }
+
+    /// The plan of a graph by guessed costs, soon: of many nodes with fewer looks, each of which
+    /// takes longer. A better plan would be one of guesses still.
+    pub fn guessed(&self, graph: &Graph, cores: &Cores) -> Result<Plan, Failure> {
+        let looks = quick(self.looks, graph.nodes().len());
+        self.by_looks(graph, &Costs::guessed(graph), cores, looks)
+    }
+
+    fn by_looks(
+        &self,
+        graph: &Graph,
+        costs: &Costs,
+        cores: &Cores,
+        looks: u64,
+    ) -> Result<Plan, Failure> {
         let wishes = Wishes {
             grouping: if self.marked {
                 Grouping::Marked
@@ -120,7 +153,7 @@ impl WishOptions {
             capacity: self.capacity,
             copies: !self.no_copies,
             seed: self.seed,
-            looks: self.looks,
+            looks,
             ..Wishes::default()
         };
         let stands_still = |problems: &Problems| problems.count(Cause::Loop) > 0;
@@ -168,4 +201,17 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         _ => print!("{plan}"),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_nodes_have_fewer_looks_unless_they_are_asked_for() {
+        assert_eq!(quick(60_000, 10), 60_000);
+        assert_eq!(quick(60_000, 6000), 600);
+        assert_eq!(quick(60_000, 1 << 18), LEAST_LOOKS);
+        assert_eq!(quick(500, 6000), 500);
+    }
 }

@@ -79,6 +79,8 @@ pub struct RunArgs {
     /// Leave it to the kernel where threads run
     #[arg(long, conflicts_with = "pin")]
     no_pin: bool,
+    #[command(flatten)]
+    priority: load::PriorityOptions,
     /// Tick before which the run ends, if no input ends earlier
     #[arg(long, value_name = "TICKS")]
     limit: Option<u64>,
@@ -277,6 +279,9 @@ fn go(
     tracing::info!(graph = graph.name(), "running");
     let outcome = run.run().map_err(Failure::data);
     drop(opened.kept);
+    if let Ok(outcome) = &outcome {
+        change::tell_unreached(&args.change, outcome.ticks);
+    }
     outcome
 }
 
@@ -343,8 +348,8 @@ fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Fa
         None
     } else {
         let cores = args.cores.cores()?;
-        let costs = karoo_flow::place::Costs::guessed(graph);
-        Some(args.wishes.plan(graph, &costs, &cores)?)
+        tracing::info!("making a plan of guessed costs");
+        Some(args.wishes.guessed(graph, &cores)?)
     };
     let mut settings = match &made {
         Some(plan) => plan.settings(graph).map_err(of_plan)?,
@@ -361,6 +366,7 @@ fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Fa
             .values_mut()
             .for_each(|cpus| cpus.fill(None));
     }
+    args.priority.give(&mut settings)?;
     settings.limit = args.limit;
     let expected = made.filter(|plan| plan.measured).map(|plan| plan.rate());
     Ok((settings, expected))

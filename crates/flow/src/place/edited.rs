@@ -8,6 +8,7 @@ use super::evaluate::Sizes;
 use super::model::Model;
 use super::plan::{Plan, PlanError, Queue};
 use crate::graph::Graph;
+use crate::run::MAX_BLOCK;
 
 impl Plan {
     /// Queues from inputs and to outputs, which have one size.
@@ -25,6 +26,12 @@ impl Plan {
         }
         if self.step == 0 {
             return Err("the plan has a `step` of 0 ticks: give at least 1".into());
+        }
+        if !(1..=MAX_BLOCK).contains(&self.block) {
+            return Err(format!(
+                "the plan has a `block` of {} ticks: give 1 to {MAX_BLOCK}",
+                self.block
+            ));
         }
         let ns = self.period_ns;
         if self.measured && !(ns > 0.0 && ns.is_finite()) {
@@ -65,6 +72,12 @@ impl Plan {
                 return Err(fault(
                     "has a block or a capacity of 0: give at least 1 of both",
                 ));
+            }
+            if queue.block > MAX_BLOCK {
+                let block = queue.block;
+                return Err(fault(&format!(
+                    "has a block of {block} ticks: give at most {MAX_BLOCK}"
+                )));
             }
         }
         let Some(first) = self.outside().next() else {

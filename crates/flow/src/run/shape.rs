@@ -36,6 +36,8 @@ pub struct QueueShape {
     pub from: usize,
     /// The partition that reads.
     pub to: usize,
+    /// Signals that cross by it.
+    pub signals: usize,
     /// Ticks in a block.
     pub block: u64,
     /// Blocks that it holds.
@@ -83,6 +85,7 @@ impl Executor {
                 .map(|edge| QueueShape {
                     from: edge.from,
                     to: edge.to,
+                    signals: edge.crossings.len(),
                     block: edge.block,
                     capacity: edge.capacity,
                     initial: edge.initial,

@@ -32,7 +32,7 @@ fn a_plan_that_was_changed_is_followed_in_all_or_refused() {
     let made = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
     made.settings(&graph).unwrap();
     type Change<'a> = (&'a str, &'a dyn Fn(&mut Plan));
-    let changes: [Change; 19] = [
+    let changes: [Change; 21] = [
         ("make it anew", &|plan| plan.graph = "another".into()),
         ("two partitions", &|plan| {
             plan.partitions[1].id = plan.partitions[0].id
@@ -57,6 +57,10 @@ fn a_plan_that_was_changed_is_followed_in_all_or_refused() {
             outer(plan).transfer = Transfer::Streaming
         }),
         ("a `step` of 0", &|plan| plan.step = 0),
+        ("a `block` of 0 ticks: give 1 to", &|plan| plan.block = 0),
+        ("4194305 ticks: give at most 4194304", &|plan| {
+            inner(plan).block = (1 << 22) + 1
+        }),
         ("a `period_ns` of 0", &|plan| {
             (plan.measured, plan.period_ns) = (true, 0.0)
         }),
