@@ -279,7 +279,7 @@ fn ways_out_that_do_not_help_are_not_given() {
         g.partition(1);
         first.gain(3)
     });
-    let third = g.scope("a", || {
+    let third = g.scope("c", || {
         g.partition(0);
         second.gain(5)
     });

@@ -17,8 +17,14 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A chain of so many partitions.
 fn chain(partitions: u32) -> Graph {
+    chain_and(partitions, false)
+}
+
+/// The same, and a second way from the inputs to the outputs if that is wanted.
+fn chain_and(partitions: u32, second_way: bool) -> Graph {
     let g = Builder::new("chain");
-    let mut y = g.input("x", Type::F32);
+    let x = g.input("x", Type::F32);
+    let mut y = x;
     for partition in 0..partitions {
         y = g.scope(&format!("part{partition}"), || {
             g.partition(partition);
@@ -26,6 +32,9 @@ fn chain(partitions: u32) -> Graph {
         });
     }
     g.output("y", y);
+    if second_way {
+        g.output("z", x);
+    }
     g.build().unwrap()
 }
 
@@ -293,7 +302,7 @@ fn blocks_without_a_common_round_are_refused_however_many() {
         between: between.collect(),
         ..Settings::default()
     };
-    let problems = Executor::new(&chain(PARTITIONS), settings).unwrap_err();
+    let problems = Executor::new(&chain_and(PARTITIONS, true), settings).unwrap_err();
     let text = problems.to_string();
     assert!(text.contains("no common round"), "{text}");
 }
