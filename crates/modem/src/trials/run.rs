@@ -187,11 +187,8 @@ impl Trial {
         receiver.push(&samples, &mut frames);
         receiver.finish(&mut frames);
         let begin = (SAMPLES_PER_SYMBOL * LEAD) as f64 * (1.0 + 1e-6 * settings.clock_ppm);
-        // Behind the paths a frame stands where the strongest puts it.
-        let strongest = |a: &&Path, b: &&Path| a.gain.norm_sqr().total_cmp(&b.gain.norm_sqr());
-        let path = settings.paths.iter().max_by(strongest);
-        let delay = settings.delay + path.map_or(0.0, |path| f64::from(path.delay));
-        let Some(received) = self.find(begin + delay, &frames, result) else {
+        let begins = begins(begin + settings.delay, &settings);
+        let Some(received) = self.find(&begins, &frames, result) else {
             return Ok(());
         };
         self.compare(&frame, &settings, received, result);
@@ -202,12 +199,15 @@ impl Trial {
     /// The frame at its place, if it is there with its modulation; counts what is not so.
     fn find<'a>(
         &self,
-        begin: f64,
+        begins: &[f64],
         frames: &'a [ReceivedFrame],
         result: &mut TrialResult,
     ) -> Option<&'a ReceivedFrame> {
         result.sent += 1;
-        let near = |frame: &&ReceivedFrame| (frame.start as f64 - begin).abs() < NEAR;
+        let near = |frame: &&ReceivedFrame| {
+            let start = frame.start as f64;
+            begins.iter().any(|begin| (start - begin).abs() < NEAR)
+        };
         result.false_frames += frames.iter().filter(|frame| !near(frame)).count() as u64;
         let Some(frame) = frames.iter().find(near) else {
             result.lost += 1;
@@ -244,6 +244,18 @@ impl Trial {
         result.snr_db += frame.snr_db;
         result.clock_error_ppm += (frame.clock_ppm - channel.clock_ppm).powi(2);
         result.frequency_error += (frame.frequency - channel.frequency).powi(2);
+    }
+}
+
+/// Where a frame may stand that begins at `begin` without paths: where the strongest path puts it,
+/// which while paths fade may be each of them.
+fn begins(begin: f64, settings: &ChannelSettings) -> Vec<f64> {
+    let of = |path: &Path| begin + f64::from(path.delay);
+    let strongest = |a: &&Path, b: &&Path| a.gain.norm_sqr().total_cmp(&b.gain.norm_sqr());
+    match settings.paths.iter().max_by(strongest) {
+        None => vec![begin],
+        Some(_) if settings.fading.is_some() => settings.paths.iter().map(of).collect(),
+        Some(path) => vec![of(path)],
     }
 }
 

@@ -1,7 +1,7 @@
 //! Trials against closed forms.
 
 use super::*;
-use crate::channel::{ChannelSettings, Path, Profile};
+use crate::channel::{ChannelSettings, Fading, Path, Profile};
 use crate::rx::RxConfig;
 use crate::waveform::Modulation;
 
@@ -63,6 +63,21 @@ fn a_frame_stands_where_the_strongest_path_puts_it() {
         gain: gain.into(),
     };
     trial.channel.paths = vec![path(0, 0.05), path(300, -1.0)];
+    let result = trial.run().unwrap();
+    assert_eq!((result.lost, result.false_frames), (0, 0));
+}
+
+/// The path that is weaker in the mean is the stronger one in nearly half of the frames.
+#[test]
+fn a_frame_stands_where_the_path_that_is_strongest_at_its_time_puts_it() {
+    let mut trial = trial(Modulation::Bpsk, 30.0, Profile::None);
+    let path = |delay, gain: f64| Path {
+        delay,
+        gain: gain.into(),
+    };
+    trial.channel.paths = vec![path(0, 1.0), path(60, 0.9)];
+    trial.channel.fading = Some(Fading { doppler: 1e-9 });
+    trial.frames = 12;
     let result = trial.run().unwrap();
     assert_eq!((result.lost, result.false_frames), (0, 0));
 }
