@@ -28,6 +28,8 @@ use crate::report::modem::{RatesRun, bit_rates, write_rates};
 
 /// Samples of delay before the signal, besides a random part of a symbol.
 const DELAY: f64 = 500.0;
+/// Bits after which a point is done where nothing else says so.
+const MOST_BITS: u64 = 100_000_000;
 /// Points of a curve, at most.
 const MOST_POINTS: usize = 200;
 
@@ -53,10 +55,10 @@ pub struct BerArgs {
         allow_negative_numbers = true
     )]
     errors: u64,
-    /// Bits after which a point is done
-    #[arg(long, value_name = "N", default_value = "1e8", value_parser = bits, allow_negative_numbers = true)]
-    bits: u64,
-    /// Frames after which a point is done [default: as many as have these bits]
+    /// Bits after which a point is done [default: 1e8, or any number with --frames]
+    #[arg(long, value_name = "N", value_parser = bits, allow_negative_numbers = true)]
+    bits: Option<u64>,
+    /// Frames after which a point is done [default: as many as have the bits]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     frames: Option<u64>,
     /// Seed of payloads, delays, phases and noise
@@ -92,7 +94,7 @@ pub struct BerArgs {
     #[arg(long, value_name = "DELAY:DB[:DEGREES]", value_parser = channel::path, conflicts_with = "profile", help_heading = "Channel")]
     path: Vec<karoo_modem::channel::Path>,
     /// Rayleigh fading of each path, with this greatest Doppler frequency
-    #[arg(long, value_name = "HZ", value_parser = hertz, allow_negative_numbers = true, help_heading = "Channel")]
+    #[arg(long, value_name = "HZ", value_parser = hertz, allow_hyphen_values = true, help_heading = "Channel")]
     doppler: Option<f64>,
     #[command(flatten, next_help_heading = "Channel")]
     front_end: FrontEndOptions,
@@ -181,6 +183,16 @@ impl Documented for Curves<'_> {
 }
 
 impl BerArgs {
+    /// Frames after which a point is done, however few bits are wrong.
+    fn most_frames(&self, modulation: Modulation) -> u64 {
+        let of = |bits: u64| bits.div_ceil(8 * modulation.body_bytes() as u64);
+        match (self.bits, self.frames) {
+            (None, None) => of(MOST_BITS),
+            (None, Some(frames)) => frames,
+            (Some(bits), frames) => of(bits).min(frames.unwrap_or(u64::MAX)),
+        }
+    }
+
     fn trials(&self) -> Vec<Trial> {
         let modulations = match self.modulations.is_empty() {
             true => Modulation::CYCLOPS.to_vec(),
@@ -205,10 +217,7 @@ impl BerArgs {
                 taps: self.taps,
                 ..self.algorithms.config()
             },
-            frames: self
-                .bits
-                .div_ceil(8 * modulation.body_bytes() as u64)
-                .min(self.frames.unwrap_or(u64::MAX)),
+            frames: self.most_frames(modulation),
             errors: match self.errors {
                 0 => u64::MAX,
                 errors => errors,
@@ -292,7 +301,7 @@ impl BerArgs {
             setting += " · least mean squares";
         }
         if self.algorithms.step > 0.0 {
-            setting += &format!(" · a step of {}", self.algorithms.step);
+            setting += &format!(" · steps of at most {}", self.algorithms.step);
         }
         if let Some(faults) = self.front_end.words() {
             setting += &format!(" · {faults}");
@@ -411,7 +420,32 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        ber: BerArgs,
+    }
+
+    /// A body of 256-QAM has 98 048 bits.
+    #[test]
+    fn a_point_has_the_frames_that_are_asked_for() {
+        let rows: [(&[&str], u64); 5] = [
+            (&[], 1020),
+            (&["--frames", "10000"], 10_000),
+            (&["--bits", "98049"], 2),
+            (&["--frames", "2", "--bits", "1"], 1),
+            (&["--frames", "2", "--bits", "1e12"], 2),
+        ];
+        for (options, frames) in rows {
+            let line = ["ber", "--mod", "qam256", "--eb-n0", "20"];
+            let line = Line::try_parse_from(line.iter().chain(options)).unwrap();
+            assert_eq!(line.ber.trials()[0].frames, frames, "{options:?}");
+        }
+    }
 
     #[test]
     fn a_picture_is_no_file_before_there_is_something_to_draw() {
