@@ -71,6 +71,14 @@ pub struct IntakeCounts {
     pub capture_cut: bool,
 }
 
+impl IntakeCounts {
+    /// Number of the stream to take in place of this one, of which less came than of others.
+    pub fn stream_instead(&self) -> Option<u32> {
+        let fewer = self.stream.packets < self.stream.other_streams;
+        self.other_stream.filter(|_| fewer)
+    }
+}
+
 /// Samples one behind the other.
 #[derive(Debug, Default)]
 pub struct Block {

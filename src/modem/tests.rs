@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use karoo_modem::formats::FullScale;
-use karoo_modem::vita::{Context, OutPacket, PacketTime, SampleRate, StreamWriter};
+use karoo_modem::vita::{Context, OutPacket, PacketTime, SampleRate, StreamCounts, StreamWriter};
 use num_complex::Complex32;
 use proptest::prelude::*;
 
@@ -193,6 +193,23 @@ fn a_long_gap_comes_in_blocks_as_other_samples_do() {
     assert!(got == [before, &gap, after].concat(), "{}", got.len());
     let stream = ended.unwrap().stream;
     assert_eq!((stream.gaps, stream.lost_samples), (1, 1_000_000));
+}
+
+#[test]
+fn another_stream_is_named_where_more_of_it_comes() {
+    let counts = |packets: u64, other_streams: u64| IntakeCounts {
+        stream: StreamCounts {
+            packets,
+            other_streams,
+            ..StreamCounts::default()
+        },
+        other_stream: Some(5),
+        ..IntakeCounts::default()
+    };
+    assert_eq!(counts(0, 1).stream_instead(), Some(5));
+    assert_eq!(counts(10, 11).stream_instead(), Some(5));
+    assert_eq!(counts(10, 10).stream_instead(), None);
+    assert_eq!(IntakeCounts::default().stream_instead(), None);
 }
 
 #[test]

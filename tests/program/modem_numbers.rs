@@ -1,10 +1,12 @@
 //! Frames one after the other: their numbers, and the pauses between them.
 
 use std::fs;
+use std::io::{Read, Write};
 
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
+use crate::modem_mistakes::started;
 use crate::support::{json, karoo, karoo_ok};
 
 /// Bytes of a frame with its blanks, in floats.
@@ -57,6 +59,8 @@ fn numbers_of_frames_say_what_is_missing() {
         text.contains("4 numbers missing between delivered frames"),
         "{text}"
     );
+    let text = told(&["--frames", "4"]);
+    assert!(text.contains("1 number missing between"), "{text}");
     // Nobody asked.
     let plain = json(&karoo_ok(["modem", "rx", "--input", &air, "--json"]));
     assert!(plain["missing"].is_null() && plain["frames"][0]["sequence"].is_null());
@@ -93,4 +97,22 @@ fn no_pause_stands_behind_the_last_frame() {
         let pause = (half - full) / 4;
         assert!(pause.abs_diff(3 * 16_096) <= 3 * 40, "{way}: {pause}");
     }
+}
+
+/// A pipe that stays open: who reads it has the samples behind a frame before the next one comes.
+#[test]
+fn a_frame_can_be_received_from_a_pipe_before_the_next_one_comes() {
+    let tx = ["modem", "tx", "--input", "-", "--output", "-"];
+    let options = ["--mod", "bpsk", "--duty", "0.1"];
+    let mut child = started(&[&tx[..], &options].concat());
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&[7; 1600]).unwrap();
+    // 400 blank symbols, with those of the frame's last block.
+    let mut samples = vec![0; FRAME + 8 * 3 * 400];
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut samples).unwrap();
+    assert!(samples[..FRAME].iter().any(|byte| *byte != 0));
+    drop(input);
+    std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+    assert!(child.wait().unwrap().success());
 }

@@ -214,14 +214,23 @@ fn a_page_is_there_while_the_input_waits_for_its_peer() {
     let port = free.local_addr().unwrap().port();
     drop(free);
     let http = port.to_string();
-    let child = started(&["modem", "rx", "--input", &nobody, "--http", &http]);
+    let rx = ["modem", "rx", "--input", &nobody, "--http", &http];
+    let child = started(&[&rx[..], &["--sequence"]].concat());
     listens(&child);
-    let mut page = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    page.write_all(b"GET /live.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut answer = String::new();
-    page.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("no frame yet"), "{answer}");
+    let answer = |path: &str| {
+        let mut page = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        page.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        page.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let page = answer("/live.json");
+    assert!(page.contains("no frame yet"), "{page}");
+    // Counters are there from the start, so that their rates have a begin.
+    let metrics = answer("/metrics");
+    let missing = "modem_missing_frames_total 0\n";
+    assert!(metrics.contains(missing), "{metrics}");
     interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

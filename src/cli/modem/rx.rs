@@ -246,6 +246,10 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let awaited = samples::awaited(args.input.file())?;
     // Seen also while the input waits for its peer.
     let watcher = watch.watcher(&args.input.to_string(), config.threads);
+    if let Some(watcher) = &watcher {
+        // A counter is there before it counts.
+        watcher.missing(args.sequence.then_some(0));
+    }
     let source = Source::open(
         &args.input,
         &args.packets,
@@ -363,7 +367,8 @@ fn report(
     );
     text += &sink::lost_lines(counts);
     if let Some(missing) = done.missing {
-        text += &format!("\n{missing} numbers missing between delivered frames");
+        let numbers = counted(missing, "number");
+        text += &format!("\n{numbers} missing between delivered frames");
     }
     if done.cut_bytes > 0 {
         text += &format!("\n{} bytes after the last whole sample", done.cut_bytes);

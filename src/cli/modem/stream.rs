@@ -489,7 +489,7 @@ pub fn words(packets: &IntakeCounts) -> String {
     for (count, what) in causes.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\n{count} {what}");
     }
-    if let Some(stream) = packets.other_stream {
+    if let Some(stream) = packets.stream_instead() {
         text +=
             &format!("\nthe newest of another stream is of {stream}: --stream {stream} takes it");
     }

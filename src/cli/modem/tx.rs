@@ -19,14 +19,14 @@ use super::messages::{Check, FrameSettings, messages, next_message};
 use super::samples::{self, goes_to_stdout, is_standard};
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
 use crate::cli::numbers::number_within;
-use crate::cli::{Failure, in_utf8, print_json};
+use crate::cli::{Failure, in_utf8, is_pipe, print_json};
 use crate::modem::{OutletCounts, Place};
 use crate::report::Documented;
 
 /// Blank symbols that are made at once.
 const BLANKS: u64 = 1 << 14;
-/// Blank symbols behind the last frame of a stream.
-const BEHIND: usize = 400;
+/// Blank symbols behind a frame with which a receiver has all that the frame's end reaches into.
+const BEHIND: u64 = 400;
 /// Seconds behind its time from which on a stream of packets is said to be late.
 const LATE: f64 = 0.01;
 
@@ -132,6 +132,11 @@ impl TxArgs {
         self.output.is_standard() || self.output.file().is_some_and(goes_to_stdout)
     }
 
+    /// Whether samples go to standard output or into a named pipe.
+    fn to_pipe(&self) -> bool {
+        self.to_standard() || self.output.file().is_some_and(is_pipe)
+    }
+
     fn amplitude(&self) -> f32 {
         10f64.powf(self.gain / 20.0) as f32
     }
@@ -198,16 +203,17 @@ impl Sender<'_> {
     }
 
     /// What is left of the pause behind a frame: at once where samples have a time, else only if
-    /// another frame comes.
+    /// another frame comes. Whoever reads a pipe has at once what the frame cannot be received
+    /// without, for the other frame may be long in coming.
     fn owe(&mut self) -> Result<(), Failure> {
         let left = self.blanks - BLANK_SYMBOLS as u64;
-        match self.args.output.is_live() {
-            true => self.pause(left),
-            false => {
-                self.owed = left;
-                Ok(())
-            }
-        }
+        let at_once = match self.args.output.is_live() {
+            true => left,
+            false if self.args.to_pipe() => left.min(BEHIND),
+            false => 0,
+        };
+        self.owed = left - at_once;
+        self.pause(at_once)
     }
 
     /// Sends what is owed of a pause before another frame; false if somebody wants the end in it.
@@ -280,7 +286,7 @@ impl Sender<'_> {
         self.samples.clear();
         if self.args.output.is_live() {
             // A receiver waits for what the last frame's end reaches into, and there is no end.
-            self.transmitter.blanks(BEHIND, &mut self.samples);
+            self.transmitter.blanks(BEHIND as usize, &mut self.samples);
         }
         self.transmitter.finish(&mut self.samples);
         self.output.write(&self.samples)?;
