@@ -380,7 +380,7 @@ fn settings_are_refused_by_their_options_in_their_units() {
         ["modem", "rx", "-i", &air],
     );
     let half = "--frequency 60000000: it must be -40000000 to 40000000 Hz, half of the sample rate";
-    let rows: [(&[&str], &str, &str); 33] = [
+    let rows: [(&[&str], &str, &str); 34] = [
         (&channel, "--frequency 60M", half),
         (&ber, "--frequency 60M", half),
         (
@@ -452,6 +452,7 @@ fn settings_are_refused_by_their_options_in_their_units() {
             "--delay -1",
             "--delay -1: it must be 0 to 1e6 samples",
         ),
+        (&ber, "--doppler -3k", "--doppler -3000: it must be 0 to"),
         (&channel, "--seed -1", "'-1' for '--seed <NUMBER>'"),
         (&ber, "--bits 0", "it must be 1 to 1e15"),
         (&ber, "--svg rates.png", "name it rates.svg"),

@@ -114,7 +114,7 @@ fn names_that_programs_give_integers_are_known_and_others_are_hinted_at() {
     assert!(!text.contains("try --format"), "{text}");
     fs::copy(bench.path("sent.cs16"), bench.path("sent.iq")).unwrap();
     let text = received("sent.iq");
-    assert!(text.contains("0 frames delivered"), "{text}");
+    assert!(text.starts_with("0 frames delivered"), "{text}");
     assert!(text.contains("try --format ci16"), "{text}");
     let text = bench.run("rx", "sent.iq", "back", "--format ci16");
     assert!(text.contains("10 frames delivered"), "{text}");
@@ -147,7 +147,7 @@ fn a_mean_that_hides_all_frames_is_told_with_the_way_out() {
     bench.run("tx", "message", "sent.cf32", "");
     bench.run("channel", "sent.cf32", "air.cf32", "--dc 3,0 --es-n0 20");
     let text = bench.run("rx", "air.cf32", "back", "");
-    assert!(text.contains("0 frames delivered"), "{text}");
+    assert!(text.starts_with("0 frames delivered"), "{text}");
     assert!(text.contains("try --correct"), "{text}");
     let text = bench.run("rx", "air.cf32", "back", "--correct");
     assert!(text.contains("10 frames delivered"), "{text}");

@@ -18,8 +18,8 @@ pub(super) struct Algorithms {
     /// How the equaliser's taps are found
     #[arg(long, value_enum, value_name = "WAY", default_value_t)]
     equaliser: Start,
-    /// Step by which taps follow decisions, from 0 to 0.01; 0.0005 follows slow fading; not with
-    /// lms, which has its own
+    /// Step by which taps follow decisions, from 0 to 0.01, but no larger than what is stable,
+    /// about 1/(64 taps); 0.0005 follows slow fading; not with lms, which has its own
     #[arg(
         long,
         value_name = "STEP",

@@ -100,7 +100,7 @@ pub struct ChannelOptions {
     #[arg(long, value_name = "DELAY:DB[:DEGREES]", value_parser = path, conflicts_with = "profile")]
     path: Vec<Path>,
     /// Rayleigh fading of each path, with this greatest Doppler frequency
-    #[arg(long, value_name = "HZ", value_parser = hertz, allow_negative_numbers = true)]
+    #[arg(long, value_name = "HZ", value_parser = hertz, allow_hyphen_values = true)]
     doppler: Option<f64>,
     /// Signal-to-noise ratio in dB: 1 over the noise power in the whole sampled band
     #[arg(long, value_name = "DB", allow_negative_numbers = true)]

@@ -57,8 +57,9 @@ pub struct RxConfig {
     pub taps: usize,
     /// How the taps are found.
     pub equaliser: Equaliser,
-    /// Step μ of LMS after the header, 0 to 0.01. With 0 nothing but the carrier loop changes the
-    /// taps.
+    /// Step μ of LMS after the header, 0 to 0.01. A block of 64 symbols takes the largest stable
+    /// step if that is smaller: about 1/(64 taps), for symbols of power 1. With 0 nothing but the
+    /// carrier loop changes the taps.
     pub step: f32,
     /// How the modulation is read.
     pub vote: ModeVote,
@@ -102,7 +103,7 @@ pub enum RxConfigError {
     /// A number of taps that the equaliser does not have.
     #[error("an equaliser of {0} taps: it has a multiple of 8, from 8 to 128, such as 16")]
     Taps(usize),
-    /// A step that is not a number, negative, or so large that the taps would run away.
+    /// A step that is not a number, negative, or above 0.01.
     #[error("a step of {0}: it is from 0 to 0.01, such as 0.0005")]
     Step(f32),
     /// A feedback that is later than any frame.

@@ -8,9 +8,9 @@
 //! says how late the block is. A straight line through the eⱼ gives delay and clock, three times
 //! over, each time around the line before. Where the STF alone shows a clock that is far off, so
 //! that blocks far from where the frame was found would be too late for that, all of this is around
-//! that clock. The phases of the zⱼ give the frequency in the same way,
-//! which is the maximum-likelihood estimate for a tone in noise (S. Tretter, IEEE Trans. Inf.
-//! Theory 31(6), 1985).
+//! that clock. The phases of the zⱼ give the frequency in the same way, which is the
+//! maximum-likelihood estimate for a tone in noise (S. Tretter, IEEE Trans. Inf. Theory 31(6),
+//! 1985).
 //!
 //! Echoes move delay and phase of a block by what its neighbours are. All inner blocks of the STF
 //! have the same neighbours, and in the CEF every eighth block has. So the lines of STF and CEF
