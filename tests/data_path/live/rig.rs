@@ -24,7 +24,7 @@ use karoo::memory::HostAllocator;
 use karoo::model::hash_sample;
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
-use karoo::recv::{EpochHint, ReceiveMemory, RxMode};
+use karoo::recv::{ChunkPatience, EpochHint, ReceiveMemory, RxMode};
 use karoo::send::SourceAddress;
 use spead::digitiser::PREAMBLE_LEN;
 use spead::{DigitiserRepr, Packet, SpectraRepr};
@@ -181,7 +181,7 @@ impl Rig {
             mode: RxMode::Live,
             epoch: EpochHint::WireValue,
             spare_chunks: 0,
-            patience: Duration::ZERO,
+            patience: ChunkPatience::NONE,
         };
         let transmission = Transmission {
             queues: port.tx,
