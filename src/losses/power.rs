@@ -48,8 +48,8 @@ pub struct LevelSource {
 /// Level of an output over one period of statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamLevel {
-    /// Where the period ends.
-    pub end: Timestamp,
+    /// Where the period begins.
+    pub start: Timestamp,
     /// Rms of real and imaginary parts before quantisation, in counts, over the channels that have
     /// power, per polarisation; 0 if none has.
     pub rms: [f64; N_POL],
@@ -87,7 +87,7 @@ impl LevelSource {
         let of = self.published.statistics().output(index)?;
         let &(least, good) = self.outputs.get(index)?;
         Some(StreamLevel {
-            end: of.end,
+            start: of.start,
             rms: [0, 1].map(|pol| rms(&of, pol)),
             least,
             good,
@@ -131,16 +131,16 @@ pub struct Powers {
 struct Weak {
     name: String,
     level: StreamLevel,
-    /// Since when a polarisation is too weak, and where the statistics ended that told so first.
+    /// Since when a polarisation is too weak, and where the input was when that was seen first.
     since: [Option<(Instant, Timestamp)>; N_POL],
 }
 
 impl Weak {
-    /// Since when a polarisation has been too weak for so long, and in more than one period, that
-    /// it is said.
+    /// Since when a polarisation has been too weak for so long that it is said, and in a period
+    /// that began meanwhile: one that began before may be of another input.
     fn said(&self, pol: usize, now: Instant) -> Option<Instant> {
-        let (since, end) = self.since[pol]?;
-        let lasts = now.duration_since(since) >= FOR && self.level.end != end;
+        let (since, newest) = self.since[pol]?;
+        let lasts = now.duration_since(since) >= FOR && self.level.start >= newest;
         lasts.then_some(since)
     }
 
@@ -163,7 +163,10 @@ impl Powers {
     /// to hear that it is too strong.
     pub fn look(&mut self, last: Look<'_>, now: Look<'_>, clips: bool) -> [(Cause, FoundLoss); 3] {
         let (input, output) = match now.counts.input_dbfs {
-            None => (FoundLoss::Unknown, FoundLoss::Unknown),
+            None => {
+                self.forget_unsaid(last.at);
+                (FoundLoss::Unknown, FoundLoss::Unknown)
+            }
             Some(dbfs) => (
                 self.find_input(last.at, now.at, dbfs, clips),
                 self.find_output(last.at, now, dbfs),
@@ -174,6 +177,20 @@ impl Powers {
             (Cause::OutputLevel, output),
             (Cause::TestPattern, self.find_test(last.at, now.counts)),
         ]
+    }
+
+    /// Forgets what had not lasted for long enough by the `last` look, as nothing is known now.
+    fn forget_unsaid(&mut self, last: Instant) {
+        if !self.input_is_said {
+            self.input = [None; N_POL];
+        }
+        for weak in &mut self.outputs {
+            for pol in 0..N_POL {
+                if weak.said(pol, last).is_none() {
+                    weak.since[pol] = None;
+                }
+            }
+        }
     }
 
     fn find_input(
@@ -202,17 +219,18 @@ impl Powers {
 
     fn find_output(&mut self, last: Instant, now: Look<'_>, dbfs: [f64; N_POL]) -> FoundLoss {
         let [low, high] = INPUT_DBFS;
-        let outputs = &now.counts.outputs;
+        let (outputs, newest) = (&now.counts.outputs, now.counts.newest);
         self.outputs.resize_with(outputs.len(), Weak::default);
         for (weak, output) in self.outputs.iter_mut().zip(outputs) {
             weak.name.clone_from(&output.name);
             weak.level = output.level.unwrap_or_default();
             let level = weak.level;
+            let newest = newest.map_or(level.start, Timestamp);
             for (pol, dbfs) in dbfs.into_iter().enumerate() {
                 let is_in_range = (low..=high).contains(&dbfs);
                 let is_said = weak.said(pol, now.at).is_some();
                 match (is_in_range, level.rms[pol] < level.least) {
-                    (true, true) => _ = weak.since[pol].get_or_insert((last, level.end)),
+                    (true, true) => _ = weak.since[pol].get_or_insert((last, newest)),
                     // What has been said is as it was.
                     (false, _) if is_said => {}
                     _ => weak.since[pol] = None,

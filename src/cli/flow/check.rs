@@ -240,21 +240,23 @@ fn ports(graph: &Graph, ids: impl Iterator<Item = NodeId>, input: bool) -> Vec<P
 
 /// The partitions that compute, with what the report says of their cycles.
 fn partitions(graph: &Graph, shape: &Shape, report: Option<&Report>) -> Vec<CheckedPartition> {
-    let partition = |(index, (id, part)): (usize, (u32, &PartitionShape))| {
-        let mut kinds = BTreeMap::new();
-        for at in graph.ids() {
-            let node = &graph.node(at).node;
-            let outer = ["input", "output"].contains(&node.kind()) || node.constant();
-            if !outer && graph.partition(at).unwrap_or(UNMARKED) == id {
-                *kinds.entry(node.kind().to_owned()).or_default() += 1;
-            }
+    let mut kinds: BTreeMap<u32, BTreeMap<String, usize>> = BTreeMap::new();
+    for at in graph.ids() {
+        let node = &graph.node(at).node;
+        let outer = ["input", "output"].contains(&node.kind()) || node.constant();
+        if !outer {
+            let kinds = kinds.entry(graph.partition(at).unwrap_or(UNMARKED));
+            let count = kinds.or_default().entry(node.kind().to_owned());
+            *count.or_default() += 1;
         }
+    }
+    let partition = |(index, (id, part)): (usize, (u32, &PartitionShape))| {
         let cycles = report.iter().flat_map(|report| &report.cycles);
         let own = cycles.filter(|cycle| cycle.partitions.contains(&index));
         let blocks: Vec<f64> = own.map(|cycle| cycle.blocks_per_partition()).collect();
         CheckedPartition {
             name: part.name.clone(),
-            kinds,
+            kinds: kinds.remove(&id).unwrap_or_default(),
             step: part.step,
             cycles: blocks.len(),
             least_blocks_per_partition: blocks.into_iter().reduce(f64::min),

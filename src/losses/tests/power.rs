@@ -22,7 +22,7 @@ fn output(dbfs: f64, rms: [f64; 2], least: f64) -> impl FnMut(&mut LossCounts) {
     move |counts| {
         input(Some([dbfs; 2]))(counts);
         counts.outputs[0].level = Some(StreamLevel {
-            end: Timestamp(counts.newest.unwrap()),
+            start: Timestamp(counts.newest.unwrap().saturating_sub(RATE as u64)),
             rms,
             least,
             good: 12.3,
@@ -105,6 +105,14 @@ fn a_level_that_is_out_of_range_for_a_moment_or_not_known_is_not_said() {
         assert_eq!(engine.run(1, input(Some([GOOD; 2]))), []);
     }
     assert_eq!(engine.run(60, input(None)), []);
+    // Single seconds before and behind a time in which nothing is known.
+    assert_eq!(engine.run(2, output(-50.0, [0.0; 2], 0.5)), []);
+    assert_eq!(engine.run(60, input(None)), []);
+    assert_eq!(engine.run(1, output(-50.0, [0.0; 2], 0.5)), []);
+    assert_eq!(engine.run(2, output(GOOD, [0.0; 2], 0.5)), []);
+    assert_eq!(engine.run(60, input(None)), []);
+    assert_eq!(engine.run(1, output(GOOD, [0.0; 2], 0.5)), []);
+    assert_eq!(engine.run(1, output(GOOD, [10.0; 2], 0.5)), []);
     // What goes on while nothing is known is as it was.
     let mut said = engine.run(12, input(Some([-50.0; 2])));
     said.extend(engine.run(5, input(None)));

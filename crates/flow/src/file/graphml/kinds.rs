@@ -358,7 +358,8 @@ impl Block<'_> {
     /// A tapped delay whose depth counts the present sample.
     fn tapped_with_current(&self) -> Result<Made> {
         let length = self.whole("Depth")?.saturating_sub(1);
-        let reset = self.function == "TappedDelayWithReset";
+        // Without an arc there is nothing that resets it.
+        let reset = self.function == "TappedDelayWithReset" && self.inputs > 1;
         if length == 0 {
             return unknown(format!("{} with Depth below 2", self.function));
         }
