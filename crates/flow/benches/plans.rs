@@ -184,6 +184,7 @@ fn windows(name: &str, length: usize) -> Graph {
         length,
         current: true,
         order: Order::Newest,
+        reset: false,
         initial: 0.into(),
         of: None,
     });
