@@ -7,11 +7,9 @@
 
 use num_integer::gcd;
 
-use super::absorb::absorb;
 use super::layout::{Edge, Layout, MAX_BLOCK, Turn};
 use super::settings::Settings;
 use crate::cycles;
-use crate::graph::Graph;
 use crate::problem::{Cause, Problems};
 use crate::words::counted;
 
@@ -43,9 +41,14 @@ struct Ends {
     outs: Vec<usize>,
 }
 
-/// Refuses queues without room, and layouts that stand still.
-pub(super) fn check(layout: &Layout, graph: &Graph, settings: &Settings) -> Result<(), Problems> {
-    let name = graph.name();
+/// Refuses queues without room, and layouts that stand still. `laid_out` gives the layout of the
+/// graph `name` with other settings than these, if it has one.
+pub(super) fn check(
+    layout: &Layout,
+    name: &str,
+    settings: &Settings,
+    laid_out: impl Fn(&Settings) -> Option<Layout>,
+) -> Result<(), Problems> {
     let mut problems = Problems::default();
     for edge in &layout.edges {
         if edge.capacity == 0 || edge.capacity as u64 > MAX_BLOCK {
@@ -70,7 +73,7 @@ pub(super) fn check(layout: &Layout, graph: &Graph, settings: &Settings) -> Resu
     match Play::of(layout, round).stuck() {
         None => Ok(()),
         Some(ring) => {
-            let text = in_words(layout, &ring, &ways_out(graph, settings, &ring));
+            let text = in_words(layout, &ring, &ways_out(laid_out, settings, &ring));
             Err(Problems::one(Cause::Loop, name, text))
         }
     }
@@ -121,7 +124,11 @@ enum Wait {
 }
 
 /// What may be done about a ring of waits.
-fn ways_out(graph: &Graph, settings: &Settings, ring: &[Wait]) -> Vec<&'static str> {
+fn ways_out(
+    laid_out: impl Fn(&Settings) -> Option<Layout>,
+    settings: &Settings,
+    ring: &[Wait],
+) -> Vec<&'static str> {
     let runs = |block: Option<u64>, capacity: Option<usize>| {
         let mut other = settings.clone();
         other.block = block.unwrap_or(other.block);
@@ -130,12 +137,10 @@ fn ways_out(graph: &Graph, settings: &Settings, ring: &[Wait]) -> Vec<&'static s
             between.block = block.unwrap_or(between.block);
             between.capacity = capacity.unwrap_or(0).max(between.capacity);
         }
-        let Ok(mut layout) = Layout::of(graph, &other) else {
-            return false;
-        };
-        absorb(&mut layout);
-        let round = round(&layout);
-        round.is_some_and(|round| Play::of(&layout, round).stuck().is_none())
+        laid_out(&other).is_some_and(|layout| {
+            let round = round(&layout);
+            round.is_some_and(|round| Play::of(&layout, round).stuck().is_none())
+        })
     };
     let lacks = ring.iter().any(|wait| matches!(wait, Wait::Block(_)));
     let ways = [

@@ -202,26 +202,34 @@ impl Handle {
 
 /// Refuses settings with which states and queues take more memory than a run may have.
 pub(crate) fn check_memory(graph: &Graph, settings: &Settings) -> Result<(), Problems> {
-    within_memory(graph, settings).map(drop)
+    limits::memory(graph, &with_queues(graph, settings)?)
 }
 
-/// The layout of a run, if it has that memory.
-fn within_memory(graph: &Graph, settings: &Settings) -> Result<Layout, Problems> {
+/// The layout of a run with its queues, whatever memory these take.
+fn with_queues(graph: &Graph, settings: &Settings) -> Result<Layout, Problems> {
     let mut layout = Layout::of(graph, settings)?;
     absorb::absorb(&mut layout);
     layout.deepen();
-    limits::memory(graph, &layout)?;
     Ok(layout)
+}
+
+/// The same with the steps that its partitions take.
+fn with_steps(mut layout: Layout) -> Layout {
+    layout.cross();
+    layout.stay_near();
+    layout
 }
 
 impl Executor {
     /// The graph in partitions with queues between them, or why it cannot run so.
     pub fn new(graph: &Graph, settings: Settings) -> Result<Executor, Problems> {
         crate::interpreter::unknown(graph).unless(())?;
-        let mut layout = within_memory(graph, &settings)?;
-        layout.cross();
-        layout.stay_near();
-        deadlock::check(&layout, graph, &settings)?;
+        let layout = with_queues(graph, &settings)?;
+        limits::memory(graph, &layout)?;
+        let layout = with_steps(layout);
+        deadlock::check(&layout, graph.name(), &settings, |other| {
+            with_queues(graph, other).map(with_steps).ok()
+        })?;
         limits::threads(&settings, graph.name())?;
         let ports = |ids: &mut dyn Iterator<Item = crate::graph::NodeId>, input: bool| {
             ids.map(|id| {
