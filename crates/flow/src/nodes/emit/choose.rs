@@ -146,17 +146,22 @@ pub(in super::super) fn select(
     true
 }
 
+/// Puts the numbers of `port` into `out`, from number `first` on.
+pub(super) fn put(code: &mut Code, port: Planes, out: Planes, first: usize) {
+    code.push(Op::Put {
+        d: out.re,
+        a: port.re,
+        first,
+    });
+    if let (Some(d), Some(a)) = (out.im, port.im) {
+        code.push(Op::Put { d, a, first });
+    }
+}
+
 pub(in super::super) fn concat(code: &mut Code, inputs: &[Planes], out: Planes) -> bool {
     let mut first = 0;
     for port in inputs {
-        code.push(Op::Put {
-            d: out.re,
-            a: port.re,
-            first,
-        });
-        if let (Some(d), Some(a)) = (out.im, port.im) {
-            code.push(Op::Put { d, a, first });
-        }
+        put(code, *port, out, first);
         first += port.kind.len;
     }
     true

@@ -2,6 +2,7 @@
 
 use super::super::state::initial;
 use super::super::{Counter, Delay, Order, TappedDelay};
+use super::choose;
 use crate::kernels::{Code, Initial, Op, Planes, Reg};
 use crate::literal::Literals;
 use crate::types::{Scalar, Type};
@@ -95,15 +96,7 @@ fn tapped_vectors(node: &TappedDelay, code: &mut Code, input: Planes, out: Plane
             Order::Oldest => at,
             Order::Newest => node.len() - 1 - at,
         };
-        let first = at * input.kind.len;
-        code.push(Op::Put {
-            d: out.re,
-            a: port.re,
-            first,
-        });
-        if let (Some(d), Some(a)) = (out.im, port.im) {
-            code.push(Op::Put { d, a, first });
-        }
+        choose::put(code, port, out, at * input.kind.len);
     };
     for at in 0..node.length {
         let port = code.port(input.kind);
