@@ -23,6 +23,25 @@ pub(crate) struct View {
 /// An operation in memory.
 pub(crate) type Operation = Op<View>;
 
+impl Operation {
+    /// Every operand, and how many samples beyond the present one it reaches.
+    pub fn reaches(&self) -> Vec<(View, usize)> {
+        let (d, from) = self.operands();
+        let mut all: Vec<(View, usize)> = d.into_iter().chain(from).map(|view| (view, 0)).collect();
+        if let Op::Fir { terms, .. } = self {
+            all.extend(terms.iter().map(|term| (term.a, term.count - 1)));
+        }
+        if let (Op::Accumulate { .. } | Op::Count { .. }, Some(d)) = (self, d) {
+            let before = View {
+                first: d.first - 1,
+                ..d
+            };
+            all.push((before, 0));
+        }
+        all
+    }
+}
+
 /// What operations work on.
 pub(crate) struct Memory<'a> {
     pub lanes: &'a mut [Lane],

@@ -129,23 +129,6 @@ struct Making<'a, 'f> {
     tables: Vec<Arc<[u64]>>,
 }
 
-/// Every operand of an operation, and how many samples beyond the present one it reaches.
-fn reaches(op: &Operation) -> Vec<(View, usize)> {
-    let (d, from) = op.operands();
-    let mut all: Vec<(View, usize)> = d.into_iter().chain(from).map(|view| (view, 0)).collect();
-    if let Op::Fir { terms, .. } = op {
-        all.extend(terms.iter().map(|term| (term.a, term.count - 1)));
-    }
-    if let (Op::Accumulate { .. } | Op::Count { .. }, Some(d)) = (op, d) {
-        let before = View {
-            first: d.first - 1,
-            ..d
-        };
-        all.push((before, 0));
-    }
-    all
-}
-
 /// The loop as machine code, for at most `count` samples; none if an operation is not known here,
 /// or if no code can be made on this machine.
 pub(crate) fn compile(
@@ -154,7 +137,7 @@ pub(crate) fn compile(
     count: usize,
 ) -> Option<Compiled> {
     let known = ops.iter().all(|op| {
-        let ends = reaches(op);
+        let ends = op.reaches();
         ends.iter().all(|(view, _)| view.len == 1)
     });
     if !known || cfg!(target_endian = "big") {
@@ -171,7 +154,7 @@ pub(crate) fn compile(
     context.func.signature.params.extend(parameters);
     // The bytes of each lane that are touched.
     let mut bytes: Vec<(usize, usize)> = Vec::new();
-    for (view, more) in ops.iter().flat_map(reaches) {
+    for (view, more) in ops.iter().flat_map(Op::reaches) {
         let end = (view.first + count + more) * view.scalar.bytes();
         // Places in a lane become parts of instructions, which have 32 bits for them and a sign.
         i32::try_from(end).ok()?;
@@ -235,7 +218,7 @@ fn function(
     // Runs that are written here and read one sample later.
     let written: Vec<View> = ops.iter().filter_map(|op| op.operands().0).collect();
     let mut carried: Vec<View> = Vec::new();
-    for (view, _) in ops.iter().flat_map(reaches) {
+    for (view, _) in ops.iter().flat_map(Op::reaches) {
         let next = |d: &&View| d.lane == view.lane && d.first == view.first + 1;
         if let Some(d) = written.iter().find(next)
             && !carried

@@ -27,7 +27,8 @@
 //! | `chain` | operations in a row on one number |
 //! | `formula` | operations with conditions |
 //! | `recur`, `limited` | loops through one number, and sums in them that have limits |
-//! | `jit`, `jit/operation`, `no_jit` | other loops, as machine code where that can be made |
+//! | `sample_loop` | other loops, one sample after the other, on words |
+//! | `jit`, `jit/operation`, `no_jit` | the same loops as machine code, where that can be made |
 //! | `simd`, `vector` | what the processor has: levels, and vectors of floats |
 
 mod code;
@@ -50,6 +51,7 @@ mod op;
 mod places;
 mod rearrange;
 mod recur;
+mod sample_loop;
 mod table;
 
 // Modules with unsafe code: functions for instruction sets that the processor was asked for, their
@@ -78,6 +80,7 @@ pub(crate) use links::{Link, Operand, Turn, With};
 pub(crate) use op::{Arithmetic, Fold, Op, Term};
 pub(crate) use places::Places;
 pub(crate) use recur::TURNS;
+pub(crate) use sample_loop::SampleLoop;
 pub use simd::Level;
 pub(crate) use table::Line;
 

@@ -25,7 +25,7 @@ use super::schedule::{self, Unit};
 use super::slow::Stepping;
 use crate::kernels::lane::{LINE, Lane};
 use crate::kernels::{
-    self, Code, Compiled, Initial, Level, Line, Op, Operation, Planes, Reg, Term, View,
+    self, Code, Compiled, Initial, Level, Line, Op, Operation, Planes, Reg, SampleLoop, Term, View,
 };
 use crate::types::Scalar;
 
@@ -36,10 +36,12 @@ const MOVED: usize = 4096;
 pub(super) enum Way {
     /// Many samples with each operation.
     Vector(Vec<Operation>),
-    /// All operations for each sample, as machine code where that could be made.
+    /// All operations for each sample: as machine code where that could be made, or on words where
+    /// all operations are known there.
     Loop {
         ops: Vec<Operation>,
         compiled: Option<Compiled>,
+        on_words: Option<SampleLoop>,
     },
     /// One node, on bytes.
     Bytes(Bytewise),

@@ -43,12 +43,20 @@ pub(super) fn run(code: &mut PartitionCode, index: usize) -> Result<(), Fault> {
                 });
             }
         }
-        Way::Loop { ops, compiled } => {
-            if cuts.is_empty()
-                && let Some(compiled) = compiled
-                && compiled.run(memory.lanes, count)
-            {
-                return Ok(());
+        Way::Loop {
+            ops,
+            compiled,
+            on_words,
+        } => {
+            if cuts.is_empty() {
+                let compiled = compiled.as_mut();
+                if compiled.is_some_and(|compiled| compiled.run(memory.lanes, count)) {
+                    return Ok(());
+                }
+                if let Some(on_words) = on_words {
+                    on_words.run(memory.lanes, count, memory.level);
+                    return Ok(());
+                }
             }
             memory.count = 1;
             between(ops, cuts.iter(), count, |ops, samples| {

@@ -63,7 +63,7 @@ impl CodeBuilder<'_> {
             let count = self.samples(period);
             scratch = scratch.max(self.scratch(&ops, count));
             let ops: Vec<Operation> = ops.iter().map(|op| op.map(of)).collect();
-            // Machine code has its taps in it.
+            // Machine code and loops on words have their taps in them.
             let fixed = !changing.find(&self.code.changeable, units.len(), &ops, period);
             let stored = |view: View| outside.contains(&(view.lane, view.first));
             let way = match kind {
@@ -75,6 +75,7 @@ impl CodeBuilder<'_> {
                     compiled: (compile && fixed)
                         .then(|| kernels::compile(&ops, &stored, count))
                         .flatten(),
+                    on_words: fixed.then(|| SampleLoop::of(&ops)).flatten(),
                     ops,
                 },
                 _ => Way::Vector(ops),
