@@ -13,17 +13,19 @@
 //! * `--capacity N`: blocks of each queue of the plans, 8.
 //! * `--only plans`, `telemetry` or `latency`.
 //!
-//! Without graphs there are twenty of its own. A plan is made once. In each round each of them runs
-//! once; costs and paces are measured just before and just behind, and the mean of the rates that
-//! are expected of these counts: CPUs of virtual machines change from second to second. The ratio
-//! is the median of those of all rounds, beside the least and the most. Telemetry is on and off in
-//! turn, and the ratio is that of the medians.
+//! Without graphs there are twenty of its own. A plan is made once. Each of them runs in each
+//! round, between measurements of its costs and its CPUs' paces. The rate that is expected of a run
+//! follows from the costs just before and just behind it, and from the medians of all paces: CPUs
+//! of virtual machines change several times a second, and the slowest of many CPUs at one moment is
+//! slower than any of them is for long. The ratio is the median of those of all runs, beside the
+//! least and the most. Telemetry is on and off in turn, and the ratio is that of the medians.
 
 use std::time::{Duration, Instant};
 
 use karoo_flow::nodes::{Comparison, Machine, Nco, Order, RealImag, TappedDelay};
 use karoo_flow::place::{
-    Calibration, Cores, Costs, Plan, Wishes, measure, measure_paces, plan, run_on_noise,
+    Calibration, Cores, Costs, Plan, Wishes, measure, measure_paces, plan, rate_on_noise,
+    run_on_noise,
 };
 use karoo_flow::{Builder, Executor, Graph, Registry, Scalar, Settings, Type, Value};
 
@@ -31,6 +33,7 @@ struct Options {
     cpus: Vec<usize>,
     time: Duration,
     rounds: usize,
+    turns: usize,
     longest: Duration,
     line: f64,
     rate: f64,
@@ -48,6 +51,7 @@ fn options() -> Options {
         cpus: cpus.into_iter().map(|core| core.id).collect(),
         time: Duration::from_millis(500),
         rounds: 5,
+        turns: 1,
         longest: Duration::MAX,
         line: 150.0,
         rate: 8.0,
@@ -85,6 +89,7 @@ fn options() -> Options {
             }
             "--seconds" => options.time = Duration::from_secs_f64(number()),
             "--rounds" => options.rounds = number().max(1.0) as usize,
+            "--turns" => options.turns = number().max(1.0) as usize,
             "--for" => options.longest = Duration::from_secs_f64(number()),
             "--line" => options.line = number(),
             "--rate" => options.rate = number(),
@@ -238,8 +243,8 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 
 /// Ticks a second.
 fn rate(graph: &Graph, executor: &Executor, time: Duration) -> f64 {
-    let outcome = run_on_noise(graph, executor, time).expect("a graph with a plan runs");
-    outcome.ticks as f64 * 1e9 / outcome.telemetry.elapsed.max(1) as f64
+    let told = rate_on_noise(graph, executor, time);
+    told.expect("a graph with a plan runs").0
 }
 
 /// How long all CPUs compute for their paces to be seen.
@@ -253,23 +258,46 @@ fn costs(options: &Options, graph: &Graph) -> Costs {
     measure(graph, calibration).expect("a graph can be measured")
 }
 
-/// What is expected now of a plan, in ticks a second.
-fn expected(options: &Options, graph: &Graph, made: &Plan, cores: &Cores) -> f64 {
-    let costs = costs(options, graph);
-    let at_work = match options.paces {
-        true => made.cores_at_work(cores, costs.loops_per_second, options.time),
-        false => cores.clone(),
-    };
-    let now = made.expected(graph, &costs, &at_work);
-    now.expect("the plan is of this graph").rate()
-}
-
-/// A graph with its plan, and of each round what was expected and what came, in ticks a second.
+/// A graph with its plan, and what was measured of it.
 struct Planned<'a> {
     graph: &'a Graph,
     made: Plan,
     executor: Executor,
-    rounds: Vec<(f64, f64)>,
+    costs: Vec<Costs>,
+    /// Those of the plan, with their paces.
+    cores: Vec<Cores>,
+    /// Ticks a second of each run, with the place of the costs just before it.
+    runs: Vec<(usize, f64)>,
+}
+
+impl Planned<'_> {
+    /// Measures costs, and the paces of the plan's CPUs.
+    fn measure(&mut self, options: &Options, cores: &Cores) {
+        let costs = costs(options, self.graph);
+        let alike = self.made.expected(self.graph, &costs, cores);
+        let alike = alike.expect("the plan is of this graph");
+        self.cores.push(match options.paces {
+            true => alike.cores_at_work(cores, &costs, options.time),
+            false => cores.clone(),
+        });
+        self.costs.push(costs);
+    }
+
+    /// Ticks a second that are expected of each run, and those that came.
+    fn results(&self) -> Vec<(f64, f64)> {
+        let mut cores = self.cores[0].clone();
+        for (row, pace) in cores.paces.iter_mut().enumerate() {
+            *pace = median(self.cores.iter().map(|cores| cores.paces[row]).collect());
+        }
+        let expected = |costs| {
+            let plan = self.made.expected(self.graph, costs, &cores);
+            plan.expect("the plan is of this graph").period_ns
+        };
+        let expected: Vec<f64> = self.costs.iter().map(expected).collect();
+        let runs = self.runs.iter();
+        let result = |&(at, came)| (2e9 / (expected[at] + expected[at + 1]), came);
+        runs.map(result).collect()
+    }
 }
 
 fn planned<'a>(options: &Options, cores: &Cores, graph: &'a Graph) -> Planned<'a> {
@@ -289,7 +317,9 @@ fn planned<'a>(options: &Options, cores: &Cores, graph: &'a Graph) -> Planned<'a
         graph,
         executor: Executor::new(graph, settings).expect("a plan can run"),
         made,
-        rounds: Vec::new(),
+        costs: Vec::new(),
+        cores: Vec::new(),
+        runs: Vec::new(),
     }
 }
 
@@ -305,14 +335,16 @@ fn plans(options: &Options, graphs: &[Graph]) {
             break;
         }
         for one in &mut all {
-            let before = expected(options, one.graph, &one.made, &cores);
-            let came = rate(one.graph, &one.executor, options.time);
-            let behind = expected(options, one.graph, &one.made, &cores);
-            one.rounds.push(((before + behind) / 2.0, came));
+            one.measure(options, &cores);
+            for _ in 0..options.turns {
+                let rate = rate(one.graph, &one.executor, options.time);
+                one.runs.push((one.costs.len() - 1, rate));
+                one.measure(options, &cores);
+            }
         }
     }
-    let rounds = all.first().map_or(0, |one| one.rounds.len());
-    println!("medians of {rounds} rounds");
+    let runs = all.first().map_or(0, |one| one.runs.len());
+    println!("medians of {runs} runs");
     println!(
         "{:<34} {:>5} {:>10} {:>10} {:>7} {:>13}",
         "graph", "parts", "expected", "measured", "ratio", "least to most"
@@ -320,7 +352,8 @@ fn plans(options: &Options, graphs: &[Graph]) {
     println!("{:<34} {:>5} {:>10} {:>10}", "", "", "M/s", "M/s");
     let mut near = 0;
     for one in &all {
-        let ratios = one.rounds.iter().map(|(expected, came)| came / expected);
+        let results = one.results();
+        let ratios = results.iter().map(|(expected, came)| came / expected);
         let mut ratios: Vec<f64> = ratios.collect();
         ratios.sort_by(f64::total_cmp);
         let ratio = median(ratios.clone());
@@ -329,8 +362,8 @@ fn plans(options: &Options, graphs: &[Graph]) {
             "{:<34} {:>5} {:>10.3} {:>10.3} {:>7.3} {:>6.2} {:>6.2}",
             one.graph.name(),
             one.made.partitions.len(),
-            median(one.rounds.iter().map(|round| round.0).collect()) / 1e6,
-            median(one.rounds.iter().map(|round| round.1).collect()) / 1e6,
+            median(results.iter().map(|result| result.0).collect()) / 1e6,
+            median(results.iter().map(|result| result.1).collect()) / 1e6,
             ratio,
             ratios[0],
             ratios[ratios.len() - 1],

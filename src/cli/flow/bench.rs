@@ -11,7 +11,7 @@ use ground::os::allowed_cpus;
 use ground::stats::median;
 use host::topology::CpuList;
 use karoo_flow::Executor;
-use karoo_flow::place::{Plan, run_on_noise};
+use karoo_flow::place::{Plan, rate_on_noise};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -208,8 +208,8 @@ fn graph(
     let time = Duration::from_secs_f64(args.seconds);
     let (mut runs, mut latency) = (Vec::new(), karoo_flow::run::Quantiles::default());
     for _ in 0..args.runs {
-        let outcome = run_on_noise(graph, &executor, time).map_err(Failure::data)?;
-        runs.push(outcome.ticks as f64 * 1e9 / outcome.telemetry.elapsed.max(1) as f64);
+        let (rate, outcome) = rate_on_noise(graph, &executor, time).map_err(Failure::data)?;
+        runs.push(rate);
         latency = outcome.telemetry.latency;
         for note in &outcome.telemetry.notes {
             tracing::warn!("{note}");

@@ -299,8 +299,8 @@ impl CoreOptions {
         if self.alike || !costs.measured || plan.partitions.is_empty() {
             return plan;
         }
-        let cores = plan.cores_at_work(cores, costs.loops_per_second, OWN_PACE_TIME);
-        plan.expected(graph, costs, &cores).unwrap_or_else(|error| {
+        let expected = plan.expected_at_work(graph, costs, cores, OWN_PACE_TIME);
+        expected.unwrap_or_else(|error| {
             tracing::warn!(%error, "the plan's rate is that of all CPUs at work");
             plan
         })

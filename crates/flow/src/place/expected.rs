@@ -7,11 +7,11 @@ use num_integer::{gcd, lcm};
 
 use super::blocks::{CostNetwork, End, Link, Outside};
 use super::cores::Cores;
-use super::costs::Costs;
+use super::costs::{Cost, Costs};
 use super::evaluate::Sizes;
 use super::limit::Limit;
 use super::model::Model;
-use super::pace::{alone, measure_paces};
+use super::pace::{alone, measure_shared_paces};
 use super::plan::{Plan, PlanError};
 use crate::graph::Graph;
 use crate::run::Settings;
@@ -143,22 +143,67 @@ impl Plan {
         Ok(())
     }
 
-    /// The CPUs of the plan, and a free one for each thread that reads inputs or writes outputs if
-    /// there is one, with their paces while these alone compute. `of` as for [`measure_paces`].
-    pub fn cores_at_work(&self, cores: &Cores, of: Option<f64>, time: Duration) -> Cores {
-        let mut cpus = self.cpus();
+    /// The same plan with the times and the rate that these costs give while its CPUs compute, each
+    /// for as much of the time as the plan has work for it, with the others idle: that is measured
+    /// for `time`.
+    ///
+    /// # Errors
+    ///
+    /// As [`expected`](Plan::expected).
+    pub fn expected_at_work(
+        &self,
+        graph: &Graph,
+        costs: &Costs,
+        cores: &Cores,
+        time: Duration,
+    ) -> Result<Plan, PlanError> {
+        let alike = self.expected(graph, costs, &cores.clone().with_paces(Vec::new()))?;
+        self.expected(graph, costs, &alike.cores_at_work(cores, costs, time))
+    }
+
+    /// The CPUs of the plan, and free ones for the threads that read inputs and write outputs, as
+    /// far as there are any, with their paces while each computes for as much of the time as there
+    /// is work for it.
+    pub fn cores_at_work(&self, cores: &Cores, costs: &Costs, time: Duration) -> Cores {
+        let shares = self.shares_of_time(cores, costs);
+        let of = costs.loops_per_second;
+        let of = of.or_else(|| alone(*cores.cpus.first()?, time));
+        let cpus: Vec<usize> = shares.keys().copied().collect();
+        let cores = cores.only(&cpus);
+        let shares: Vec<f64> = cores.cpus.iter().map(|cpu| shares[cpu]).collect();
+        let paces = measure_shared_paces(&cores.cpus, &shares, of, time);
+        cores.with_paces(paces)
+    }
+
+    /// The share of the time for which each CPU has work.
+    fn shares_of_time(&self, cores: &Cores, costs: &Costs) -> BTreeMap<usize, f64> {
+        let share = |busy: f64| busy / self.period_ns.max(f64::MIN_POSITIVE);
+        let mut shares = BTreeMap::new();
+        for partition in &self.partitions {
+            let cpus = partition.copies.iter().chain([&partition.cpu]);
+            let copies = 1 + partition.copies.len();
+            for &cpu in cpus.flatten() {
+                *shares.entry(cpu).or_insert(0.0) += share(partition.busy_ns / copies as f64);
+            }
+        }
+        let busy = |cost: Cost| cost.per_tick + cost.per_step / self.step.max(1) as f64;
         let reads = self.queues.iter().any(|queue| queue.from.is_none());
         let writes = self.queues.iter().any(|queue| queue.to.is_none());
-        let free = cores.cpus.iter().filter(|cpu| !cpus.contains(cpu));
-        let free: Vec<usize> = free
-            .take(usize::from(reads) + usize::from(writes))
-            .copied()
-            .collect();
-        cpus.extend(free);
-        let of = of.or_else(|| alone(*cores.cpus.first()?, time));
-        let cores = cores.only(&cpus);
-        let paces = measure_paces(&cores.cpus, of, time);
-        cores.with_paces(paces)
+        let threads = [(reads, costs.inputs), (writes, costs.outputs)];
+        let threads = threads.into_iter().filter(|(there, _)| *there);
+        let threads: Vec<f64> = threads.map(|(_, cost)| share(busy(cost))).collect();
+        let free = cores.cpus.iter().filter(|cpu| !shares.contains_key(cpu));
+        let free: Vec<usize> = free.take(threads.len()).copied().collect();
+        if free.is_empty() {
+            // They run where partitions wait.
+            let each = threads.iter().sum::<f64>() / shares.len().max(1) as f64;
+            shares.values_mut().for_each(|share| *share += each);
+        } else {
+            for (cpu, own) in free.iter().cycle().zip(threads) {
+                *shares.entry(*cpu).or_insert(0.0) += own;
+            }
+        }
+        shares
     }
 
     /// The CPUs that partitions and their copies run on.

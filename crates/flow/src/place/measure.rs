@@ -24,6 +24,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Nanoseconds of a step that may be the partition's own, beside nodes and queues. More is what
 /// other programs took.
 const MOST_BESIDE: f64 = 200.0;
+/// How long threads run before their rate is measured.
+const BEGINNING: Duration = Duration::from_millis(20);
 /// How often the time is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -299,11 +301,33 @@ pub fn run_on_noise(graph: &Graph, executor: &Executor, time: Duration) -> Resul
     noise(graph, executor, |_, elapsed| elapsed >= time)
 }
 
+/// The same, with the ticks a second that come to the outputs while all threads run: what it takes
+/// to begin and to end says nothing of the graph.
+pub fn rate_on_noise(
+    graph: &Graph,
+    executor: &Executor,
+    time: Duration,
+) -> Result<(f64, Outcome), String> {
+    let (mut first, mut last) = (None, (0, 0));
+    let outcome = noise(graph, executor, |told, elapsed| {
+        let outputs = told.partitions.iter().find(|own| own.name == "outputs");
+        last = (outputs.map_or(0, |own| own.ticks), told.elapsed);
+        if elapsed >= BEGINNING {
+            first.get_or_insert(last);
+        }
+        elapsed >= BEGINNING + time
+    })?;
+    let first = first.unwrap_or_default();
+    let elapsed = last.1.saturating_sub(first.1).max(1);
+    let rate = last.0.saturating_sub(first.0) as f64 * 1e9 / elapsed as f64;
+    Ok((rate, outcome))
+}
+
 /// The same until `enough` says so of the telemetry and the time.
 fn noise(
     graph: &Graph,
     executor: &Executor,
-    enough: impl Fn(&Telemetry, Duration) -> bool + Send,
+    mut enough: impl FnMut(&Telemetry, Duration) -> bool + Send,
 ) -> Result<Outcome, String> {
     let readers = graph
         .inputs()

@@ -78,7 +78,7 @@ mod wishes;
 pub use cores::Cores;
 pub use costs::{Cost, Costs, Pass, fingerprint};
 pub use longest::longest_block;
-pub use measure::{Calibration, measure, run_on_noise};
+pub use measure::{Calibration, measure, rate_on_noise, run_on_noise};
 pub use model::{Grouping, QueueCosts};
 pub use network::network;
 pub use pace::{ALIKE, measure_paces};

@@ -1,13 +1,18 @@
 //! How fast CPUs compute when all of them do: a core may be a slow one, or shared with what else
 //! runs on the machine, also with what a virtual machine cannot see.
 
-use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Floats that are worked on, which stay in the first cache.
 const FLOATS: usize = 2048;
+/// Passes between two looks at the clock.
+const LOOK: u32 = 8;
+/// A CPU that computes for a share of the time does so in each stretch of this length, and spins
+/// for the rest, as a partition that waits for a block.
+const STRETCH: Duration = Duration::from_micros(50);
 /// Windows of which the median counts, for the CPU by itself.
 const WINDOWS: u32 = 5;
 /// CPUs with paces above this count as alike: smaller differences are chance.
@@ -24,9 +29,20 @@ const SLOWEST: f64 = 0.05;
 ///
 /// Costs of nodes are those of one CPU by itself; a plan divides them by this.
 pub fn measure_paces(cpus: &[usize], of: Option<f64>, time: Duration) -> Vec<f64> {
+    measure_shared_paces(cpus, &[], of, time)
+}
+
+/// The same where each CPU computes for a share of the time and waits for the rest, as long as it
+/// knows one.
+pub(super) fn measure_shared_paces(
+    cpus: &[usize],
+    shares: &[f64],
+    of: Option<f64>,
+    time: Duration,
+) -> Vec<f64> {
     let of = of.or_else(|| alone(*cpus.first()?, time));
     let of = of.filter(|of| of.is_finite() && *of > 0.0);
-    paces(&rates(cpus, time), cpus.len(), of)
+    paces(&rates(cpus, shares, time), cpus.len(), of)
 }
 
 /// The same of the rates of so many CPUs, if all are known.
@@ -43,7 +59,7 @@ fn paces(rates: &[f64], cpus: usize, of: Option<f64>) -> Vec<f64> {
 /// Passes a second of a CPU by itself.
 pub(super) fn alone(cpu: usize, time: Duration) -> Option<f64> {
     let mut found: Vec<f64> = (0..WINDOWS)
-        .flat_map(|_| rates(&[cpu], time / WINDOWS))
+        .flat_map(|_| rates(&[cpu], &[], time / WINDOWS))
         .collect();
     found.sort_by(f64::total_cmp);
     found.get(found.len() / 2).copied()
@@ -58,44 +74,65 @@ pub(super) fn rounded(pace: f64) -> f64 {
     }
 }
 
-/// Passes over the floats a second on each of these CPUs, all at once; of those alone that a thread
-/// can be pinned to.
-fn rates(cpus: &[usize], time: Duration) -> Vec<f64> {
-    let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
+/// Passes over the floats a second of work on each of these CPUs, all at once, for its share of the
+/// time; of those CPUs alone that a thread can be pinned to.
+fn rates(cpus: &[usize], shares: &[f64], time: Duration) -> Vec<f64> {
+    let (ready, begun, over) = (
+        AtomicUsize::new(0),
+        AtomicBool::new(false),
+        AtomicBool::new(false),
+    );
     let known = core_affinity::get_core_ids().unwrap_or_default();
-    let on = |cpu: usize| {
+    let on = |cpu: usize, share: f64| {
         let id = core_affinity::CoreId { id: cpu };
         let pinned = known.contains(&id) && core_affinity::set_for_current(id);
+        ready.fetch_add(1, Ordering::Release);
         while !begun.load(Ordering::Acquire) {
             thread::yield_now();
         }
         let mut floats = [1f32; FLOATS];
-        let mut passes = 0u64;
+        let (mut passes, mut worked) = (0u64, Duration::ZERO);
         while !over.load(Ordering::Relaxed) {
-            for float in &mut floats {
-                *float = *float * 0.5 + 0.5;
+            let begin = Instant::now();
+            while !over.load(Ordering::Relaxed) {
+                for _ in 0..LOOK {
+                    for float in &mut floats {
+                        *float = *float * 0.5 + 0.5;
+                    }
+                    black_box(&mut floats);
+                }
+                passes += u64::from(LOOK);
+                if begin.elapsed() >= STRETCH.mul_f64(share) {
+                    break;
+                }
             }
-            black_box(&mut floats);
-            passes += 1;
+            worked += begin.elapsed();
+            while share < 1.0 && begin.elapsed() < STRETCH {
+                spin_loop();
+            }
         }
-        pinned.then_some(passes)
+        pinned.then_some(passes as f64 / worked.as_secs_f64().max(1e-9))
     };
     let on = &on;
     thread::scope(|scope| {
-        let spawn = |&cpu: &usize| thread::Builder::new().spawn_scoped(scope, move || on(cpu));
+        let spawn = |(index, &cpu): (usize, &usize)| {
+            let share = shares.get(index).map_or(1.0, |share| share.clamp(0.0, 1.0));
+            thread::Builder::new().spawn_scoped(scope, move || on(cpu, share))
+        };
         // Where there is no thread for one, nothing is known of it.
-        let threads: Vec<_> = cpus.iter().filter_map(|cpu| spawn(cpu).ok()).collect();
-        let start = Instant::now();
+        let threads: Vec<_> = cpus
+            .iter()
+            .enumerate()
+            .filter_map(|cpu| spawn(cpu).ok())
+            .collect();
+        while ready.load(Ordering::Acquire) < threads.len() {
+            thread::yield_now();
+        }
         begun.store(true, Ordering::Release);
         thread::sleep(time);
-        // One elapsed time for all CPUs, so that a thread that began late counts as slow.
-        let elapsed = start.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
-        let passes = threads.into_iter().filter_map(|thread| thread.join().ok());
-        passes
-            .flatten()
-            .map(|passes| passes as f64 / elapsed)
-            .collect()
+        let rates = threads.into_iter().filter_map(|thread| thread.join().ok());
+        rates.flatten().collect()
     })
 }
 
