@@ -24,6 +24,8 @@ use crate::send::{Pace, Packetiser, SourceAddress, TxLcore, TxOutput, TxPath, Tx
 pub struct RxStage {
     /// Name of its lcore.
     pub name: String,
+    /// The port that it is a queue of, as the user calls it.
+    pub port: String,
     /// The queue.
     pub queue: RxQueue,
     /// Destinations that are ours, where nothing before the queue sees to that.
@@ -290,7 +292,7 @@ impl Start<'_> {
                 idle: *self.idle.rx.get(lane).unwrap_or(&self.idle.engine),
                 patience: reception.patience,
             };
-            let stats = Arc::new(RxStats::default());
+            let stats = Arc::new(RxStats::of_port(rx.port));
             all_stats.push(stats.clone());
             let parts = RxParts {
                 queue: rx.queue,

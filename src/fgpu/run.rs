@@ -267,6 +267,7 @@ fn reception(
     let queues = queues.into_iter().enumerate();
     let queues = queues.map(|(lane, queue)| RxStage {
         name: format!("rx{lane}"),
+        port: names.get(lane).map_or("capture", String::as_str).to_owned(),
         queue,
         ours: names.get(lane).map(through),
         watermarks: Arc::new(ArrayQueue::new(BURST)),

@@ -6,7 +6,7 @@
 //! | [`frame`] | Ethernet, IPv4 and UDP: checked views, header templates, multicast addresses |
 //! | [`flow_table`] | rules that give each datagram its receive queue |
 //! | [`igmp`] | membership in groups where no kernel sees to it |
-//! | [`capture`] | pcap and pcapng files: a streaming reader, a writer |
+//! | [`capture`] | pcap and pcapng files: a streaming reader, writers |
 
 pub mod capture;
 pub mod endpoint;

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use ground::Timestamp;
 use katcp::reading::unix_now;
-use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source, Within};
+use live::{Array, Bar, Body, Document, Download, Figure, History, Panel, Part, Source, Within};
 
 use super::fresh::Fresh;
-use super::{board, lost_percent, spectra, tables, time};
+use super::{board, drops, lost_percent, spectra, tables, time};
 use crate::assembly::{EngineReadings, RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::control::fgpu::RequestRecord;
@@ -17,6 +17,7 @@ use crate::engine::steer::{ControlHandle, Published};
 use crate::engine::{InputStatistics, OutputStatistics};
 use crate::losses::{Cause, Counters, LossCounts, LossRecord, Severity};
 use crate::ports::Links;
+use crate::recv::RxStats;
 
 /// Seconds between two points of the last hour, and how many points it has.
 const HOUR: (f64, usize) = (10.0, 360);
@@ -41,6 +42,8 @@ pub struct EnginePageParts {
     pub config: EngineConfig,
     /// Where the engine's counters are.
     pub counters: Counters,
+    /// Those of each rx lcore, which have copies of what was dropped.
+    pub rx: Vec<Arc<RxStats>>,
     /// What the engine does not count.
     pub seen: EngineSeen,
     /// What else is read of the running engine.
@@ -62,6 +65,7 @@ impl EnginePageParts {
             name,
             config: config.clone(),
             counters,
+            rx: engine.stages.rx_stats().to_vec(),
             seen,
             readings: EngineReadings::of(engine, links, threads),
         }
@@ -175,9 +179,12 @@ impl EnginePage {
         let mut all = self.losses.time_series("/s");
         let lost = |value: &Option<f32>| value.is_some_and(|value| value > 0.0);
         all.series.retain(|of| of.values.iter().any(lost));
-        Panel::new("lost", "Losses in the last hour", Body::TimeSeries(all)).with_note(
-            "A curve for each cause that lost something: heaps, datagrams or packets a second.",
-        )
+        Panel::new("lost", "Losses in the last hour", Body::TimeSeries(all))
+            .with_note(
+                "A curve for each cause that lost something: heaps, datagrams or packets a second. \
+             The file has the latest datagrams of each drop cause, for Wireshark.",
+            )
+            .with_file(drops::FILE)
     }
 
     fn figures(&self, before: &Look, now: &Look, rates: &[f64; 5]) -> Vec<Figure> {
@@ -367,6 +374,10 @@ impl Source for EnginePage {
         };
         let statistics = board.output(index)?;
         Some(spectra::array([0, 1].map(|pol| values(&statistics, pol))))
+    }
+
+    fn file(&mut self, name: &str) -> Option<Download> {
+        (name == drops::FILE).then(|| drops::download(&self.parts.rx))
     }
 }
 

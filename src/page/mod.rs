@@ -4,6 +4,7 @@
 //! serves; nothing here is on the way of a sample. [`SinkPage`] is the same of a sink.
 
 mod board;
+mod drops;
 mod engine;
 mod fresh;
 mod runbook;

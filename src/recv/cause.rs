@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ground::stats::counter::add;
 use spead::PacketError;
 
+use super::dropped::DroppedPackets;
 use crate::net::flow_table::SteerError;
 use crate::net::frame::FrameError;
 
@@ -146,6 +147,8 @@ pub struct RxStats {
     drops: Box<[AtomicU64]>,
     metadata: AtomicU64,
     last: LastDropped<AtomicU64>,
+    port: String,
+    copies: DroppedPackets,
 }
 
 /// What the last datagrams that were dropped for some causes had. It tells which option is wrong.
@@ -182,11 +185,32 @@ impl Default for RxStats {
                 ahead: none(),
                 destination: none(),
             },
+            port: String::new(),
+            copies: DroppedPackets::default(),
         }
     }
 }
 
 impl RxStats {
+    /// Zeros of a thread that has its datagrams from this port.
+    pub fn of_port(port: impl Into<String>) -> Self {
+        Self {
+            port: port.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The port that the datagrams come from, as its user calls it; empty where that does not
+    /// matter.
+    pub fn port(&self) -> &str {
+        &self.port
+    }
+
+    /// Copies of the latest datagrams of each drop cause.
+    pub fn copies(&self) -> &DroppedPackets {
+        &self.copies
+    }
+
     /// Counts a burst: `datagrams` looked at, `placed` of them placed.
     #[inline]
     pub fn note_burst(&self, datagrams: u64, placed: u64) {
@@ -198,6 +222,14 @@ impl RxStats {
     #[inline]
     pub fn note_drop(&self, cause: DropCause) {
         add(&self.drops[cause as usize], 1);
+    }
+
+    /// Counts one datagram of `length` bytes that was not placed, and may keep a copy of its
+    /// `frame`, which arrived at a UNIX time in nanoseconds.
+    pub(crate) fn note_dropped(&self, cause: DropCause, arrived: u64, frame: &[u8], length: usize) {
+        self.copies.keep(cause, arrived, frame, length);
+        // Last: who sees the count finds the copy.
+        self.note_drop(cause);
     }
 
     /// Counts a heap of [`DropCause::WrongHeapLength`] as one that senders of data send as well: a

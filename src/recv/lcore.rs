@@ -181,6 +181,7 @@ impl RxLcore {
         burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
+        self.placer.arrived = None;
         self.placer.begin_burst();
         let mut placed = 0;
         for (i, mbuf) in batch.iter().enumerate() {
@@ -192,7 +193,7 @@ impl RxLcore {
             self.frames += 1;
             match self.placer.place(mbuf, next, burst, timer) {
                 Ok(heaps) => placed += heaps,
-                Err(cause) => self.placer.stats.note_drop(cause),
+                Err(cause) => self.placer.note_dropped(cause, mbuf),
             }
         }
         placed += self.heed_watermarks(true, burst, timer);

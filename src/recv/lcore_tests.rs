@@ -470,6 +470,8 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     }
 }
 
+#[path = "lcore_dropped_tests.rs"]
+mod dropped;
 #[path = "lcore_leap_tests.rs"]
 mod leaps;
 #[path = "lcore_time_tests.rs"]

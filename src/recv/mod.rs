@@ -5,12 +5,14 @@
 //! * [`LaneTime`]: which heaps are of the present time, for whoever has to know it;
 //! * [`ReceiveMemory`]: chunk buffers and their window;
 //! * [`ChunkCollector`]: the engine's end: completed chunks in order, and their accounting;
-//! * [`DropCause`], [`RxStats`]: why a datagram was not placed, counted.
+//! * [`DropCause`], [`RxStats`]: why a datagram was not placed, counted;
+//! * [`DroppedPackets`]: copies of the latest datagrams of each cause.
 
 mod address;
 mod advice;
 mod cause;
 mod collect;
+mod dropped;
 mod input_stats;
 mod lane_mirror;
 mod lane_time;
@@ -33,6 +35,7 @@ mod sync {
 pub use address::{EpochHint, HeapAddress};
 pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{ChunkCollector, Collected};
+pub use dropped::{DroppedPacket, DroppedPackets};
 pub use input_stats::InputStats;
 pub use lane_mirror::LaneMirror;
 pub use lane_time::LaneTime;

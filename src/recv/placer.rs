@@ -10,6 +10,7 @@ use spead::DigitiserHeap;
 
 use super::address::{EpochHint, HeapAddress};
 use super::cause::{DropCause, RxStats};
+use super::dropped::unix_ns;
 use super::lane_time::{LaneTime, told_by};
 use super::lcore::RxConfig;
 use super::memory::{ReceiveMemory, WindowOf};
@@ -46,8 +47,29 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Chunks that a silent lcore stays behind the foremost one.
 pub(super) const LAG: u64 = 1;
 
-/// A heap that waits for others of its time: where it belongs, and the datagram's payload.
-type WaitingHeap = (HeapAddress, Box<[u8]>);
+/// A heap that waits for others of its time.
+pub(super) struct WaitingHeap {
+    /// Where it belongs.
+    address: HeapAddress,
+    /// Its datagram, with all headers.
+    frame: Box<[u8]>,
+    /// UNIX time in nanoseconds at which it arrived.
+    arrived: u64,
+}
+
+impl WaitingHeap {
+    /// The heap itself.
+    fn heap(&self) -> Result<DigitiserHeap<'_>, DropCause> {
+        let datagram =
+            Datagram::new_checked(&self.frame).map_err(|error| DropCause::from(&error))?;
+        DigitiserHeap::new_checked(datagram.payload()).map_err(|error| DropCause::from(&error))
+    }
+
+    /// Counts it as a datagram that was dropped.
+    fn note_dropped(&self, cause: DropCause, stats: &RxStats) {
+        stats.note_dropped(cause, self.arrived, &self.frame, self.frame.len());
+    }
+}
 
 /// Heaps that are stored in their chunks, until they are published together.
 pub(super) struct Burst<'m> {
@@ -77,6 +99,8 @@ pub(super) struct HeapPlacer {
     /// How to wait for the window. The lcore's own [`Idle`] tells how long no heap has come, which
     /// this does not change.
     pub(super) idle: Idle,
+    /// UNIX time in nanoseconds at which the burst under way came, once that was asked.
+    pub(super) arrived: Option<u64>,
     pub(super) time: LaneTime<WaitingHeap>,
     /// When the last heap came that waits.
     pub(super) last_waiting: Instant,
@@ -117,6 +141,7 @@ impl HeapPlacer {
             bell,
             abort,
             idle: Idle::new(config.idle),
+            arrived: None,
             time: LaneTime::default(),
             last_waiting: Instant::now(),
             patient_until: None,
@@ -153,6 +178,21 @@ impl HeapPlacer {
         let since = self.left_behind.get_or_insert_with(Instant::now);
         let silent = since.elapsed() >= self.silence;
         silent.then(|| self.lane.foremost().saturating_sub(LAG))
+    }
+
+    /// When the burst under way came: the time at which a datagram of it is first dropped or kept
+    /// aside, or has to wait for a chunk. Bursts of which all is placed do not read the clock.
+    #[cold]
+    fn arrival(&mut self) -> u64 {
+        *self.arrived.get_or_insert_with(unix_ns)
+    }
+
+    /// Counts a datagram that was not placed, and may keep a copy of it.
+    #[cold]
+    pub(super) fn note_dropped(&mut self, cause: DropCause, mbuf: &Mbuf) {
+        let arrived = self.arrival();
+        let (seen, length) = (mbuf.data(), mbuf.pkt_len());
+        self.stats.note_dropped(cause, arrived, seen, length);
     }
 
     /// Where the next heap's timestamp is looked for.
@@ -221,7 +261,11 @@ impl HeapPlacer {
             // wrong within what the clock allows, and the window could not go back.
             let is_first = self.time.newest_of_all(self.told()).is_none();
             if by_clock.is_none() || !is_first {
-                let heap = (address, datagram.payload().into());
+                let heap = WaitingHeap {
+                    address,
+                    frame: mbuf.data().into(),
+                    arrived: self.arrival(),
+                };
                 return Ok(self.wait_for_others(heap, burst, timer));
             }
         }
@@ -229,7 +273,7 @@ impl HeapPlacer {
         let next = next.and_then(|next| next.data().get(payload_offset..));
         if self.time.has_waiting() && address.chunk >= self.lane.floor() {
             let settled = self.time.note_present(address.chunk);
-            self.note_stray(settled.wrong);
+            self.note_stray(&settled.wrong);
             let placed = self.store_waiting(settled.right, burst, timer);
             self.stats.note_burst(0, placed as u64);
         }
@@ -255,7 +299,7 @@ impl HeapPlacer {
         burst: &mut Burst<'_>,
         timer: &mut PhaseTimer,
     ) -> usize {
-        let chunk = heap.0.chunk;
+        let chunk = heap.address.chunk;
         if let Some(newest) = self.time.newest_of_all(self.told()) {
             let samples = chunk
                 .saturating_sub(newest)
@@ -264,7 +308,7 @@ impl HeapPlacer {
         }
         self.last_waiting = Instant::now();
         let settled = self.time.wait(chunk, heap);
-        self.note_stray(settled.wrong);
+        self.note_stray(&settled.wrong);
         self.store_waiting(settled.right, burst, timer)
     }
 
@@ -288,7 +332,7 @@ impl HeapPlacer {
             return 0;
         }
         let settled = self.time.settle(floor);
-        self.note_stray(settled.wrong);
+        self.note_stray(&settled.wrong);
         self.store_waiting(settled.right, burst, timer)
     }
 
@@ -300,20 +344,21 @@ impl HeapPlacer {
         timer: &mut PhaseTimer,
     ) -> usize {
         let mut placed = 0;
-        for (address, payload) in heaps {
-            let heap = DigitiserHeap::new_checked(&payload).map_err(|error| (&error).into());
-            let heap = heap.and_then(|heap| self.store(address, &heap, None, burst, timer));
-            match heap {
+        for waiting in heaps {
+            let heap = waiting.heap();
+            match heap.and_then(|heap| self.store(waiting.address, &heap, None, burst, timer)) {
                 Ok(()) => placed += 1,
-                Err(cause) => self.stats.note_drop(cause),
+                Err(cause) => waiting.note_dropped(cause, &self.stats),
             }
         }
         placed
     }
 
     #[cold]
-    fn note_stray(&self, heaps: usize) {
-        (0..heaps).for_each(|_| self.stats.note_drop(DropCause::StrayTime));
+    fn note_stray(&self, heaps: &[WaitingHeap]) {
+        for heap in heaps {
+            heap.note_dropped(DropCause::StrayTime, &self.stats);
+        }
     }
 
     /// Stores a heap in its chunk, if that is there.
@@ -410,6 +455,8 @@ impl HeapPlacer {
                 self.memory.note_dropped(id);
                 return located;
             }
+            // What is dropped of this burst later did not come later.
+            self.arrival();
             // Between bursts, so that the collector sees the new floor and can free chunks.
             self.end_burst(burst);
             // Who moves the window may be asleep.

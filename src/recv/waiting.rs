@@ -36,8 +36,8 @@ struct TimeGroup<T> {
 pub struct Settled<T> {
     /// Those that are right, by their times; those of one time in the order in which they came.
     pub right: Vec<T>,
-    /// How many were not.
-    pub wrong: usize,
+    /// Those that are not, each time's in the order in which they came.
+    pub wrong: Vec<T>,
 }
 
 impl<T> Default for WaitingHeaps<T> {
@@ -59,7 +59,7 @@ impl<T> WaitingHeaps<T> {
     /// last that it takes, its time is right, and so are earlier ones of more than one heap: a few
     /// heaps before a gap.
     pub fn add(&mut self, chunk: u64, heap: T) -> Settled<T> {
-        let mut wrong = 0;
+        let mut wrong = Vec::new();
         let known = self
             .groups
             .iter()
@@ -98,9 +98,9 @@ impl<T> WaitingHeaps<T> {
         let others: Vec<_> = self.groups.extract_if(.., is_other).collect();
         let present = self.present;
         let right = self.part(|_| true).right;
-        let mut wrong = 0;
+        let mut wrong = Vec::new();
         if over {
-            wrong = others.iter().map(|group| group.heaps.len()).sum();
+            wrong = heaps_of(others);
         } else if !others.is_empty() {
             (self.groups, self.present) = (others, present);
         }
@@ -121,15 +121,20 @@ impl<T> WaitingHeaps<T> {
         self.groups.sort_by_key(|group| group.newest);
         let (right, wrong): (Vec<_>, Vec<_>) = self.groups.drain(..).partition(is_right);
         Settled {
-            right: right.into_iter().flat_map(|group| group.heaps).collect(),
-            wrong: wrong.iter().map(|group| group.heaps.len()).sum(),
+            right: heaps_of(right),
+            wrong: heaps_of(wrong),
         }
     }
 
-    fn drop_smallest(&mut self) -> usize {
+    fn drop_smallest(&mut self) -> Vec<T> {
         let least = (0..self.groups.len()).min_by_key(|&at| self.groups[at].heaps.len());
-        least.map_or(0, |at| self.groups.remove(at).heaps.len())
+        least.map_or_else(Vec::new, |at| self.groups.remove(at).heaps)
     }
+}
+
+/// All heaps of these times, one time after the other.
+fn heaps_of<T>(groups: Vec<TimeGroup<T>>) -> Vec<T> {
+    groups.into_iter().flat_map(|group| group.heaps).collect()
 }
 
 #[cfg(test)]
@@ -138,20 +143,33 @@ mod tests {
 
     use super::*;
 
-    fn nothing(wrong: usize) -> Settled<u64> {
-        let right = Vec::new();
-        Settled { right, wrong }
+    /// These are wrong, and none is right.
+    fn only_wrong<const N: usize>(wrong: [u64; N]) -> Settled<u64> {
+        Settled {
+            right: Vec::new(),
+            wrong: wrong.into(),
+        }
+    }
+
+    /// These are right, and these are wrong.
+    fn settled(
+        right: impl IntoIterator<Item = u64>,
+        wrong: impl IntoIterator<Item = u64>,
+    ) -> Settled<u64> {
+        Settled {
+            right: right.into_iter().collect(),
+            wrong: wrong.into_iter().collect(),
+        }
     }
 
     #[test]
     fn sixteen_heaps_of_one_time_are_right() {
         let mut waiting = WaitingHeaps::default();
         for heap in 0..15 {
-            assert_eq!(waiting.add(100 + heap / 4, heap), nothing(0));
+            assert_eq!(waiting.add(100 + heap / 4, heap), only_wrong([]));
         }
-        assert_eq!(waiting.add(9000, 77), nothing(0));
-        let right = (0..16).collect();
-        assert_eq!(waiting.add(104, 15), Settled { right, wrong: 1 });
+        assert_eq!(waiting.add(9000, 77), only_wrong([]));
+        assert_eq!(waiting.add(104, 15), settled(0..16, [77]));
         assert!(waiting.is_empty());
     }
 
@@ -165,14 +183,14 @@ mod tests {
             (1000, 100),
             (1001, 101),
         ] {
-            assert_eq!(waiting.add(chunk, heap), nothing(0));
+            assert_eq!(waiting.add(chunk, heap), only_wrong([]));
         }
         for heap in 0..15 {
-            assert_eq!(waiting.add(5000, heap), nothing(0));
+            assert_eq!(waiting.add(5000, heap), only_wrong([]));
         }
         // The later two are wrong: the window could not go back from them. So is the single one.
-        let right = [100, 101].into_iter().chain(0..16).collect();
-        assert_eq!(waiting.add(5000, 15), Settled { right, wrong: 3 });
+        let right = [100, 101].into_iter().chain(0..16);
+        assert_eq!(waiting.add(5000, 15), settled(right, [90, 91, 92]));
     }
 
     #[test]
@@ -180,11 +198,11 @@ mod tests {
         let mut waiting = WaitingHeaps::default();
         for (time, heaps) in [3, 2, 4, 3].into_iter().enumerate() {
             for heap in 0..heaps {
-                assert_eq!(waiting.add(time as u64 * FAR, heap), nothing(0));
+                assert_eq!(waiting.add(time as u64 * FAR, heap), only_wrong([]));
             }
         }
         assert_eq!(waiting.groups.len(), TIMES);
-        assert_eq!(waiting.add(9 * FAR, 77), nothing(2));
+        assert_eq!(waiting.add(9 * FAR, 77), only_wrong([0, 1]));
         assert_eq!(waiting.groups.len(), TIMES);
         assert!(waiting.groups.iter().all(|group| group.newest != FAR));
     }
@@ -194,15 +212,14 @@ mod tests {
     fn a_few_heaps_before_the_present_are_right() {
         let mut waiting = WaitingHeaps::default();
         for (chunk, heap) in [(8000, 5), (10, 0), (11, 1), (2000, 2), (4999, 3), (8000, 6)] {
-            assert_eq!(waiting.add(chunk, heap), nothing(0));
+            assert_eq!(waiting.add(chunk, heap), only_wrong([]));
         }
-        let right = vec![0, 1, 3];
-        assert_eq!(waiting.note_present(5000), Settled { right, wrong: 0 });
+        assert_eq!(waiting.note_present(5000), settled([0, 1, 3], []));
         // The later ones may be a leap's; the single one is wrong as they are if they are none.
         for _ in 2..PRESENT {
-            assert_eq!(waiting.note_present(5000), nothing(0));
+            assert_eq!(waiting.note_present(5000), only_wrong([]));
         }
-        assert_eq!(waiting.note_present(5000), nothing(3));
+        assert_eq!(waiting.note_present(5000), only_wrong([5, 6, 2]));
     }
 
     #[test]
@@ -218,7 +235,7 @@ mod tests {
         let mut right = Vec::new();
         for heap in 0..CONFIRMED as u64 {
             if heap < PRESENT as u64 - 1 {
-                assert_eq!(waiting.note_present(0), nothing(0));
+                assert_eq!(waiting.note_present(0), only_wrong([]));
             }
             right = waiting.add(7000, heap).right;
         }
@@ -231,13 +248,11 @@ mod tests {
         for (chunk, heap) in [(9000, 0), (9001, 1), (50, 2), (51, 3), (2000, 4)] {
             waiting.add(chunk, heap);
         }
-        let right = vec![2, 3, 0, 1];
-        assert_eq!(waiting.settle(true), Settled { right, wrong: 1 });
+        assert_eq!(waiting.settle(true), settled([2, 3, 0, 1], [4]));
         waiting.add(9, 0);
-        assert_eq!(waiting.settle(false), nothing(1));
+        assert_eq!(waiting.settle(false), only_wrong([0]));
         waiting.add(9, 0);
-        let right = vec![0];
-        assert_eq!(waiting.settle(true), Settled { right, wrong: 0 });
+        assert_eq!(waiting.settle(true), settled([0], []));
     }
 
     proptest! {
@@ -247,24 +262,20 @@ mod tests {
             heaps in proptest::collection::vec((prop_oneof![0..3u64, 0..200_000u64], any::<bool>()), 0..300),
         ) {
             let mut waiting = WaitingHeaps::default();
-            let (mut right, mut wrong) = (Vec::new(), 0);
+            let mut out = Vec::new();
             for (at, &(chunk, present)) in heaps.iter().enumerate() {
                 let settled = waiting.add(chunk, at);
-                right.extend(settled.right);
-                wrong += settled.wrong;
+                out.extend(settled.right.into_iter().chain(settled.wrong));
                 if present {
                     let settled = waiting.note_present(chunk / 2);
-                    right.extend(settled.right);
-                    wrong += settled.wrong;
+                    out.extend(settled.right.into_iter().chain(settled.wrong));
                 }
                 prop_assert!(waiting.groups.iter().map(|group| group.heaps.len()).sum::<usize>() < TIMES * CONFIRMED);
             }
             let settled = waiting.settle(true);
-            right.extend(settled.right);
-            prop_assert_eq!(right.len() + wrong + settled.wrong, heaps.len());
-            right.sort_unstable();
-            right.dedup();
-            prop_assert_eq!(right.len() + wrong + settled.wrong, heaps.len());
+            out.extend(settled.right.into_iter().chain(settled.wrong));
+            out.sort_unstable();
+            prop_assert_eq!(out, (0..heaps.len()).collect::<Vec<_>>());
         }
     }
 }

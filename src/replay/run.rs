@@ -279,6 +279,7 @@ impl RingPort {
         let rx = port.rx.into_iter().zip(watermarks).zip(&plan.queues);
         let rx = rx.map(|((queue, watermarks), (pol, number))| RxStage {
             name: format!("rx-pol{pol}.{number}"),
+            port: "capture".to_owned(),
             queue,
             ours: None,
             watermarks,

@@ -1,7 +1,7 @@
 //! Model checks of a value of several words: what a reader sees while it is written.
 
 #[allow(dead_code, missing_docs)]
-#[path = "../../src/engine/steer/latest.rs"]
+#[path = "../../crates/ground/src/latest.rs"]
 mod source;
 
 mod sync {

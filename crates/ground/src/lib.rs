@@ -10,6 +10,7 @@
 //! | say where a thread's time goes | [`stats::PhaseTimer`], read through [`stats::PhaseTimes`] |
 //! | take the median of what was measured | [`stats::median()`] |
 //! | notice threads that hang | [`stats::Liveness`] |
+//! | write several words that another thread reads whole, without a lock | [`Latest`] |
 //! | lock a mutex whose holder may have panicked | [`lock()`] |
 //! | pin threads, prefer a NUMA node, map memory | [`os`] |
 //! | read a file that a user named | [`files::read_text`] |
@@ -36,6 +37,9 @@
 mod bell;
 pub mod files;
 mod idle;
+mod latest;
+#[cfg(test)]
+mod latest_tests;
 mod lock;
 pub mod os;
 pub mod stats;
@@ -46,12 +50,14 @@ mod version;
 mod words;
 
 mod sync {
+    pub use std::hint::spin_loop;
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     pub use std::sync::{Condvar, Mutex};
 }
 
 pub use bell::Bell;
 pub use idle::{Idle, IdlePolicy, Sleeper};
+pub use latest::Latest;
 pub use lock::lock;
 pub use stop::{StopFlag, StopOnPanic};
 pub use tsc::{Ticks, Tsc, TscClock, tsc};

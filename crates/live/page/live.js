@@ -31,10 +31,12 @@ function section(panel) {
   title.append(text);
   element.append(title);
   const view = kinds[panel.kind](element, title, panel);
+  const file = document.createElement("a");
+  title.append(file);
   const note = document.createElement("p");
   note.className = "note";
   element.append(note);
-  return { element, view, note, kind: panel.kind };
+  return { element, view, note, file, kind: panel.kind };
 }
 
 // How many columns the screen has room for.
@@ -75,6 +77,9 @@ function show(page) {
     if (anew) (WIDE.has(panel.kind) ? top : shortest(count)).append(entry.element);
     entry.view(panel, by, page);
     say(entry.note, panel.note ?? "");
+    entry.file.hidden = !panel.file;
+    if (panel.file) entry.file.href = panel.file;
+    say(entry.file, panel.file ?? "");
   }
 }
 

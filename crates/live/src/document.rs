@@ -90,6 +90,9 @@ pub struct Panel {
     /// What one has to know to read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// Address of a file that goes with it, relative to the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// What it shows; `kind` says of which kind it is.
     #[serde(flatten)]
     pub body: Body,
@@ -102,6 +105,7 @@ impl Panel {
             id: id.into(),
             title: title.into(),
             note: String::new(),
+            file: None,
             body,
         }
     }
@@ -110,6 +114,13 @@ impl Panel {
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
+        self
+    }
+
+    /// The panel with a file at an address.
+    #[must_use]
+    pub fn with_file(mut self, address: impl Into<String>) -> Self {
+        self.file = Some(address.into());
         self
     }
 }

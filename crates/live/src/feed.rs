@@ -25,6 +25,21 @@ pub trait Source: Send + 'static {
 
     /// The array at `arrays/NAME.npy`, if there is one of this name.
     fn array(&mut self, name: &str) -> Option<Array>;
+
+    /// The file at `NAME`, beside the page, if there is one of this name.
+    fn file(&mut self, name: &str) -> Option<Download> {
+        let _ = name;
+        None
+    }
+}
+
+/// A file that a source makes for whoever asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// Its content type.
+    pub content_type: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// The source, and what was made of it this tick.
@@ -82,6 +97,11 @@ impl Feed {
     /// An array of the source.
     pub fn array(&self, name: &str) -> Option<Array> {
         self.lock().source.array(name)
+    }
+
+    /// A file of the source.
+    pub fn file(&self, name: &str) -> Option<Download> {
+        self.lock().source.file(name)
     }
 
     /// Documents from this tick's on, as server-sent events.

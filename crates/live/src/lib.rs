@@ -3,7 +3,7 @@
 //! A program describes what it has to show as a [`Document`] of [`Panel`]s: a verdict, figures,
 //! spectra, waterfalls, histograms, bars, time series, tables, a log. The [`Site`] serves a page
 //! that draws them, the documents themselves as JSON, once and as server-sent events, arrays as
-//! `.npy`, and metrics in text. Nothing comes from elsewhere: the page works through an ssh tunnel.
+//! `.npy`, files of the program's own, and metrics in text. Nothing comes from elsewhere: the page works through an ssh tunnel.
 //!
 //! # Looking costs little
 //!
@@ -53,7 +53,7 @@ pub use document::{
     Arrow, Axis, Bar, Body, CauseShown, Document, Figure, HistogramSeries, LogEntry, Node, Panel,
     Part, PointSeries, SCHEMA, Series, Span, State, TimeSeries, VERSION, Verdict,
 };
-pub use feed::{Source, TICK};
+pub use feed::{Download, Source, TICK};
 pub use history::{History, Within};
 pub use reduce::{Reduced, decibels, reduce};
 pub use site::{Site, bind, bind_all};

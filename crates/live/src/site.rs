@@ -193,7 +193,8 @@ impl Site {
                 .route("/", get(front))
                 .route("/live.json", get(document))
                 .route("/events", get(events))
-                .route("/arrays/{name}", get(array));
+                .route("/arrays/{name}", get(array))
+                .route("/{name}", get(file));
         }
         router.fallback(nothing_here).with_state(self.clone())
     }
@@ -273,6 +274,17 @@ async fn front(state: State<Site>, headers: HeaderMap) -> Response {
         (header::VARY, "Accept"),
     ];
     (headers, page).into_response()
+}
+
+async fn file(State(site): State<Site>, Path(name): Path<String>) -> Response {
+    let file = site.feed.as_ref().and_then(|feed| feed.file(&name));
+    match file {
+        Some(file) => {
+            let kind = (header::CONTENT_TYPE, file.content_type);
+            ([kind, FRESH], file.bytes).into_response()
+        }
+        None => nothing_here(State(site)).await,
+    }
 }
 
 async fn nothing_here(State(site): State<Site>) -> Response {

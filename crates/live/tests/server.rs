@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use live::connections::Limits;
-use live::{Array, Document, Site, Source, TICK};
+use live::{Array, Document, Download, Site, Source, TICK};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -43,6 +43,13 @@ impl Source for Counted {
         Some(Array {
             shape: vec![values.len() as u64],
             values,
+        })
+    }
+
+    fn file(&mut self, name: &str) -> Option<Download> {
+        (name == "drops.bin").then(|| Download {
+            content_type: "application/x-drops",
+            bytes: b"dropped".to_vec(),
         })
     }
 }
@@ -120,7 +127,12 @@ async fn browsers_get_the_page_and_scrapers_metrics_at_the_same_address() {
     }
     let array = get(address, "/arrays/a.npy", "*/*").await;
     assert!(array.contains("NUMPY"), "{array}");
+    let file = get(address, "/drops.bin", "*/*").await;
+    assert!(file.starts_with("HTTP/1.1 200"), "{file}");
+    assert!(file.contains("content-type: application/x-drops"), "{file}");
+    assert!(file.ends_with("\r\n\r\ndropped"), "{file}");
     for (path, says) in [
+        ("/drops", "/live.json"),
         ("/arrays/b.npy", "no such array"),
         ("/arrays/a", "no such array"),
         ("/arrays/%2e%2e%2fa.npy", "no such array"),

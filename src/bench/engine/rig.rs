@@ -408,6 +408,7 @@ impl Around<'_> {
         })?;
         let rx = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
             name: format!("rx{queue}"),
+            port: format!("bench{number}"),
             queue: rx,
             ours: None,
             watermarks: Arc::new(ArrayQueue::new(1)),

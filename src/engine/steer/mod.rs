@@ -53,13 +53,7 @@
 //! more than half of [`MODELS`]. It knows the time from control ([`ControlHandle::tell_time`]).
 
 mod gains;
-mod latest;
 mod published;
-
-mod sync {
-    pub use std::hint::spin_loop;
-    pub use std::sync::atomic::{AtomicU64, Ordering, fence};
-}
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use crossbeam::queue::ArrayQueue;
 use dsp::delay::LinearDelay;
 use ground::stats::counter;
-use ground::{N_POL, Timestamp};
+use ground::{Latest, N_POL, Timestamp};
 
 use super::Change;
-use super::latest::Latest;
 use crate::engine::{StatisticsBoard, TestPattern};
 
 /// Events that wait for control, at most: tens of seconds' worth of a live engine's.

@@ -1,11 +1,13 @@
-//! Capture files: pcap and pcapng in, pcap out.
+//! Capture files: pcap and pcapng in, pcap out, and pcapng with comments in memory.
 
+mod commented;
 mod reader;
 mod writer;
 
 use std::io;
 use std::path::Path;
 
+pub use commented::{CommentedCapture, CommentedFrame};
 pub use ground::files::{is_stdin, is_stdout};
 pub use reader::{CaptureReader, Frame};
 pub use writer::{CaptureWriter, Precision};

@@ -172,6 +172,7 @@ impl Rig {
         let host = Arc::new(HostAllocator::default());
         let rx_stages = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
             name: format!("rx{queue}"),
+            port: format!("live{number}"),
             queue: rx,
             ours: None,
             watermarks: Arc::new(ArrayQueue::new(1)),

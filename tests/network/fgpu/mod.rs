@@ -9,6 +9,7 @@ pub mod cable;
 mod chain;
 mod controller;
 mod doctor;
+mod drops;
 mod ends;
 mod face;
 mod hostile;

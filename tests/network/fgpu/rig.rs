@@ -429,15 +429,16 @@ impl Drop for Rig {
 pub fn scrape(namespace: &str, port: u16) -> String {
     let (head, body) = fetch(namespace, port, "/metrics");
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
-    body
+    String::from_utf8(body).unwrap()
 }
 
 /// What is at an address of a port in a namespace.
 pub fn get(namespace: &str, port: u16, path: &str) -> String {
-    fetch(namespace, port, path).1
+    String::from_utf8(fetch(namespace, port, path).1).unwrap()
 }
 
-fn fetch(namespace: &str, port: u16, path: &str) -> (String, String) {
+/// Head and body of what is at an address.
+pub fn fetch(namespace: &str, port: u16, path: &str) -> (String, Vec<u8>) {
     Cable::within(namespace, || {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(TOO_LONG)).unwrap();
@@ -446,11 +447,13 @@ fn fetch(namespace: &str, port: u16, path: &str) -> (String, String) {
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let body = bytes.split_off(end.unwrap() + 4);
+        let head = String::from_utf8(bytes).unwrap();
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        (head.to_owned(), body.to_owned())
+        (head, body)
     })
 }
 

@@ -6,13 +6,14 @@ use super::sync::{AtomicU64, Ordering, fence, spin_loop};
 
 /// `N` words. The writer never waits; a reader that meets a write reads again.
 #[derive(Debug)]
-pub(super) struct Latest<const N: usize> {
+pub struct Latest<const N: usize> {
     /// Odd while a write is under way.
     version: AtomicU64,
     words: [AtomicU64; N],
 }
 
 impl<const N: usize> Latest<N> {
+    /// These words, until others are written.
     pub fn new(words: [u64; N]) -> Self {
         Self {
             version: AtomicU64::new(0),
@@ -20,7 +21,7 @@ impl<const N: usize> Latest<N> {
         }
     }
 
-    /// Only one thread may call this.
+    /// Writes all words. Only one thread may call this.
     pub fn write(&self, words: [u64; N]) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
@@ -32,6 +33,7 @@ impl<const N: usize> Latest<N> {
         self.version.store(version + 2, Ordering::Release);
     }
 
+    /// The words of the last write that is over.
     pub fn read(&self) -> [u64; N] {
         loop {
             let version = self.version.load(Ordering::Acquire);
