@@ -200,8 +200,17 @@ fn laminars_own_blocks_are_read() {
     );
     let samples = [1.0, 2.0, 3.0].map(Value::from).to_vec();
     let resets = [false, false, true].map(Value::from).to_vec();
-    let out = run(&delay, &[samples, resets]);
-    assert_eq!(out, [[9.0, 9.0, 1.0], [9.0, 1.0, 2.0], [9.0, 9.0, 3.0]]);
+    let wanted = [[9.0, 9.0, 1.0], [9.0, 1.0, 2.0], [9.0, 9.0, 3.0]];
+    assert_eq!(run(&delay, &[samples.clone(), resets]), wanted);
+    // A number resets where it is not 0, as in C.
+    for resets in [
+        [0.0, -0.0, 0.25].map(Value::from),
+        [0, 0, 256].map(Value::from),
+    ] {
+        let kinds = [Type::F64, resets[0].kind()];
+        let delay = block("TappedDelayWithReset", &depth, &kinds, wide);
+        assert_eq!(run(&delay, &[samples.clone(), resets.to_vec()]), wanted);
+    }
     let four = Type::F64.complex().vector(2);
     let dot = block("DotProductNoConj", &[], &[four, four], Type::F64.complex());
     let vector = Value::build(four, |_| (Number::F64(1.0), Number::F64(1.0)));

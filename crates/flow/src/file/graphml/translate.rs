@@ -14,8 +14,9 @@ use crate::graph::{Draft, NodeId, ScopeId, Source};
 use crate::literal::Literals;
 use crate::node::Node;
 use crate::nodes::{self, MAX_INPUTS};
+use crate::number::Rounding;
 use crate::problem::{Cause, Problems};
-use crate::types::Type;
+use crate::types::{Scalar, Type};
 
 /// What the inputs of a block have become.
 pub(super) enum Inputs {
@@ -344,6 +345,9 @@ impl Translator<'_> {
                         return;
                     }
                     self.put(node, made, ground);
+                    if !self.reset_by_number(node, &inputs) {
+                        return;
+                    }
                 }
                 Ok(Made::Unknown(called)) => {
                     let last = outputs.keys().next_back().map_or(0, |last| last + 1);
@@ -386,6 +390,32 @@ impl Translator<'_> {
                 },
             );
         }
+    }
+
+    /// Gives a tapped delay whose reset is a number a node that says where it is not 0. False where
+    /// there is no room for one more node.
+    fn reset_by_number(&mut self, node: usize, inputs: &BTreeMap<usize, Type>) -> bool {
+        let is_delay = self.text(node, "block_function") == "TappedDelayWithReset";
+        let kind = inputs.get(&1).copied();
+        let kind = kind.filter(|kind| is_delay && kind.scalar != Scalar::Bool);
+        let (Some(kind), Some(&Inputs::Node(delay, 2))) = (kind, self.inputs.get(&node)) else {
+            return true;
+        };
+        let name = format!("{} reset", self.text(node, "instance_name"));
+        let not_zero = Arc::new(nodes::Convert {
+            to: Scalar::Bool,
+            rounding: Rounding::default(),
+        });
+        let line = self.raw[node].line;
+        let reset = self.place(&name, self.scope_of(node), line, not_zero);
+        self.grounds.insert(reset, kind);
+        self.draft.nodes[delay.index()].from[1] = Some(Source {
+            node: reset,
+            port: 0,
+        });
+        let inputs = BTreeMap::from([(0, delay), (1, reset)]);
+        self.inputs.insert(node, Inputs::Each(inputs));
+        self.room(node, 0)
     }
 
     fn hold(&self, node: usize) -> Result<Made, String> {
