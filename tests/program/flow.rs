@@ -132,6 +132,48 @@ fn a_check_tells_ports_rate_and_loops() {
     );
 }
 
+/// Seven partitions, each of which reads from all others, with delays between them.
+fn dense() -> String {
+    let input = "[[node]]\npath = \"x\"\nkind = \"input\"\nof = \"f32\"\n";
+    let output = "[[node]]\npath = \"y\"\nkind = \"output\"\nfrom = [\"p0/s\"]\n";
+    let mut text = format!("name = \"dense\"\n{input}{output}");
+    for to in 0..7 {
+        let others = || (0..7).filter(move |from| *from != to);
+        let from: String = others()
+            .map(|from| format!(", \"p{to}/d{from}\""))
+            .collect();
+        text += &format!(
+            "[[scope]]\npath = \"p{to}\"\npartition = {to}\n[[node]]\npath = \"p{to}/s\"\n\
+             kind = \"sum\"\nsigns = \"+++++++\"\nfrom = [\"x\"{from}]\n"
+        );
+        for from in others() {
+            text += &format!(
+                "[[node]]\npath = \"p{to}/d{from}\"\nkind = \"delay\"\nlength = 4096\n\
+                 of = \"f32\"\nfrom = [\"p{from}/s\"]\n"
+            );
+        }
+    }
+    text
+}
+
+#[test]
+fn a_check_that_does_not_find_all_cycles_says_so() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("dense.toml");
+    fs::write(&path, dense()).unwrap();
+    let path = path.to_str().unwrap();
+    let text = karoo_ok(["flow", "check", path, "--guess", "--block", "1024"]);
+    assert!(text.contains("cycle    there are more than are listed"));
+    let first = text
+        .lines()
+        .find(|line| line.starts_with("nodes    partition 0"));
+    let first = first.unwrap();
+    assert!(
+        first.contains("; in at least 1000 cycles, the least has"),
+        "{first}"
+    );
+}
+
 #[test]
 fn a_loop_that_would_stand_still_is_refused_with_the_way_out() {
     let output = karoo([

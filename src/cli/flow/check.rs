@@ -310,6 +310,9 @@ fn show(checked: &Checked) {
     for problem in &checked.problems {
         println!("wrong    {problem}");
     }
+    // The search for cycles is bounded.
+    let is_complete = checked.report.as_ref().is_none_or(|report| report.complete);
+    let at_least = if is_complete { "" } else { "at least " };
     for partition in &checked.partitions {
         let kinds = partition.kinds.iter();
         let kinds: Vec<String> = kinds
@@ -317,7 +320,7 @@ fn show(checked: &Checked) {
             .collect();
         let cycles = partition.least_blocks_per_partition.map(|least| {
             let cycles = counted(partition.cycles as u64, "cycle");
-            format!("; in {cycles}, the least has {least:.2} blocks a partition")
+            format!("; in {at_least}{cycles}, the least has {least:.2} blocks a partition")
         });
         println!(
             "nodes    {}: {}; {} at once{}",
