@@ -1,6 +1,6 @@
 //! A running graph as a source of pages.
 
-use karoo_flow::run::{Limit, PartitionTelemetry, Shape, Telemetry};
+use karoo_flow::run::{Limit, Moment, PartitionTelemetry, Shape, Telemetry};
 use katcp::reading::unix_now;
 use live::{Array, Arrow, Bar, Body, Document, Figure, History, Node, Panel, Part, Source, Within};
 
@@ -17,12 +17,27 @@ const IN: usize = 0;
 const SILENT: &str = "waits for samples";
 const FULL: &str = "waits for readers";
 
+/// The share of the time that a partition works, by phases of the steps that were timed. Without
+/// such steps it is one.
+fn phases(times: &PartitionTelemetry, working: f64) -> Vec<(&'static str, f64)> {
+    let all = times.reading + times.computing + times.writing;
+    if times.steps.count == 0 || all == 0 {
+        return vec![("working", working)];
+    }
+    let share = |time: u64| working * time as f64 / all as f64;
+    vec![
+        ("reading queues", share(times.reading)),
+        ("computing", share(times.computing)),
+        ("writing queues", share(times.writing)),
+    ]
+}
+
 /// The page of a running graph.
 pub struct FlowPage {
     name: String,
     shape: Shape,
     run: RunWatch,
-    now: Telemetry,
+    now: Moment,
     /// What was done between the last two looks.
     span: Telemetry,
     /// UNIX time of the last look.
@@ -39,7 +54,7 @@ impl FlowPage {
             name: name.to_owned(),
             shape,
             run,
-            now: Telemetry::default(),
+            now: Moment::default(),
             span: Telemetry::default(),
             time: unix_now(),
             progress: Progress::new(unix_now()),
@@ -105,7 +120,12 @@ impl FlowPage {
             }
         };
         let arrow = |(index, queue): (usize, &karoo_flow::run::QueueShape)| {
-            let fill = self.now.queues.get(index).map_or(0, |times| times.held);
+            let fill = self
+                .now
+                .telemetry
+                .queues
+                .get(index)
+                .map_or(0, |times| times.held);
             Arrow {
                 from: queue.from,
                 to: queue.to,
@@ -128,17 +148,17 @@ impl FlowPage {
             let (_, does_for) = self.does(index);
             let outside = self.busy(index) - does_for;
             let does = match (part.id, index == IN) {
-                (Some(_), _) => "working",
-                (None, true) => "reading",
-                (None, false) => "writing",
+                (Some(_), _) => times.map_or_else(Vec::new, |times| phases(times, does_for)),
+                (None, true) => vec![("reading", does_for)],
+                (None, false) => vec![("writing", does_for)],
             };
-            let parts = [
-                (does, does_for),
+            let waits = [
                 ("waiting for what is outside", outside),
                 ("waiting for input", share(&|times| times.waiting_to_read)),
                 ("waiting for room", share(&|times| times.waiting_to_write)),
             ];
-            let parts = parts.into_iter().filter(|(_, share)| *share > 0.0);
+            let parts = does.into_iter().chain(waits);
+            let parts = parts.filter(|(_, share)| *share > 0.0);
             Bar {
                 name: part.name.clone(),
                 parts: parts
@@ -201,22 +221,23 @@ impl FlowPage {
         };
         Body::Table {
             columns: columns.map(str::to_owned).to_vec(),
-            rows: self.now.partitions.iter().map(row).collect(),
+            rows: self.now.telemetry.partitions.iter().map(row).collect(),
         }
     }
 }
 
 impl Source for FlowPage {
     fn note(&mut self) {
-        let before = std::mem::replace(&mut self.now, self.run.telemetry());
+        let before = std::mem::replace(&mut self.now, self.run.moment());
         self.time = unix_now();
         self.span = self.now.since(&before);
-        self.progress.note(self.time, &before, &self.now);
+        let (before, now) = (&before.telemetry, &self.now.telemetry);
+        self.progress.note(self.time, before, now);
         self.rates.note(self.time, &[self.rate()]);
     }
 
     fn document(&mut self) -> Document {
-        let latency = self.now.latency;
+        let latency = self.now.telemetry.latency;
         // What was not measured is not known, and is no 0.
         let late = |nanoseconds: u64| match latency.count {
             0 => f64::NAN,
@@ -224,7 +245,7 @@ impl Source for FlowPage {
         };
         let figures = vec![
             Figure::new("ticks a second", self.rate(), ""),
-            Figure::new("seconds", self.now.elapsed as f64 * 1e-9, "s"),
+            Figure::new("seconds", self.now.telemetry.elapsed as f64 * 1e-9, "s"),
             Figure::new("latency", late(latency.median), "s"),
             Figure::new("latency, 99 %", late(latency.p99), "s"),
             Figure::new("latency at most", late(latency.most), "s"),
@@ -239,7 +260,9 @@ impl Source for FlowPage {
                  marked.",
             ),
             Panel::new("time", "Time", self.bars()).with_note(
-                "Reading and writing count the time in which what is outside is waited for.",
+                "Of inputs and outputs, reading and writing count the time in which what is \
+                 outside is waited for. The work of partitions is dealt out as in the steps that \
+                 were timed.",
             ),
             Panel::new("queues", "Waiting, by queue", self.queues()),
             Panel::new("steps", "Steps", self.table()),
@@ -289,6 +312,24 @@ mod tests {
             .map(|figure| &figure.name[..])
             .collect();
         assert_eq!(names, ["ticks a second", "seconds"]);
+    }
+
+    #[test]
+    fn the_work_of_a_partition_is_dealt_out_by_its_phases() {
+        let mut times = PartitionTelemetry {
+            reading: 100,
+            computing: 700,
+            writing: 200,
+            ..PartitionTelemetry::default()
+        };
+        assert_eq!(phases(&times, 0.5), [("working", 0.5)]);
+        times.steps.count = 3;
+        let parts = phases(&times, 0.5);
+        let names: Vec<&str> = parts.iter().map(|part| part.0).collect();
+        assert_eq!(names, ["reading queues", "computing", "writing queues"]);
+        for ((_, share), wanted) in parts.into_iter().zip([0.05, 0.35, 0.1]) {
+            assert!((share - wanted).abs() < 1e-12, "{share}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use karoo_flow::run::{Handle, Shape, Telemetry};
+use karoo_flow::run::{Handle, Moment, Shape};
 use katcp::reading::unix_now;
 use live::Site;
 use prometheus::TextEncoder;
@@ -73,9 +73,9 @@ impl RunWatch {
         ground::lock(&self.waits).clone()
     }
 
-    /// What the run has done so far; nothing before its begin.
-    pub fn telemetry(&self) -> Telemetry {
-        self.handle().map(Handle::telemetry).unwrap_or_default()
+    /// The run at this moment; nothing is done before its begin.
+    pub fn moment(&self) -> Moment {
+        self.handle().map(Handle::moment).unwrap_or_default()
     }
 
     /// A site of the page of a run with this name and shape, and of its counts for Prometheus.
@@ -97,7 +97,7 @@ impl RunWatch {
             waits.collect(),
         );
         let waits = TextEncoder::new().encode_to_string(families.as_slice())?;
-        Ok(self.telemetry().to_prometheus() + &waits)
+        Ok(self.moment().telemetry.to_prometheus() + &waits)
     }
 }
 

@@ -2,7 +2,7 @@
 //! come, signals end who waits, and what has to be a file is refused.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -92,6 +92,36 @@ fn a_table_of_telemetry_goes_through_a_pipe() {
     let child = started(&args);
     let read = fs::read_to_string(&table).unwrap();
     assert!(read.starts_with("elapsed_ns,"), "{read}");
+    assert!(child.wait_with_output().unwrap().status.success());
+}
+
+/// Together the intervals are all of the time, whatever the period.
+#[test]
+fn lines_of_a_table_of_telemetry_follow_each_other() {
+    let room = Room::new("table");
+    let (filter, table) = (graph("filter.toml"), room.at("table"));
+    let run = ["flow", "run", &filter, "--no-pin", "--telemetry", &table];
+    let ends = ["-i", "/dev/zero", "-o", "/dev/null"];
+    let child = started(&[&run[..], &ends, &["--telemetry-period", "100ms"]].concat());
+    let mut lines = BufReader::new(File::open(&table).unwrap()).lines();
+    let titles = lines.next().unwrap().unwrap();
+    let column = |title: &str| titles.split(',').position(|own| own == title).unwrap();
+    let (whole, interval) = (column("elapsed_ns"), column("interval_ns"));
+    let (mut sum, mut seen) = (0, 0);
+    for line in lines {
+        let line = line.unwrap();
+        let fields: Vec<&str> = line.split(',').collect();
+        if fields[column("partition")] != "outputs" {
+            continue;
+        }
+        sum += fields[interval].parse::<u64>().unwrap();
+        assert_eq!(fields[whole], sum.to_string(), "{line}");
+        seen += 1;
+        if seen == 3 {
+            interrupt(&child);
+        }
+    }
+    assert!(seen >= 3, "{seen} lines");
     assert!(child.wait_with_output().unwrap().status.success());
 }
 

@@ -59,7 +59,10 @@ const waits = (name) => /^(wait|sleep|idle)/.test(name);
 function partKind(name) {
   if (waits(name)) return name.endsWith("outside") ? "w2" : /out|room|sleep|idle/.test(name) ? "w1" : "w0";
   if (!PARTS.includes(name)) PARTS.push(name);
-  const order = { work: 0, working: 0, busy: 0, compute: 2, reading: 5, writing: 3 };
+  const order = {
+    work: 0, working: 0, busy: 0, compute: 2, computing: 2, reading: 5, writing: 3,
+    "reading queues": 1, "writing queues": 4,
+  };
   return `k${order[name] ?? PARTS.indexOf(name) % 8}`;
 }
 

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use ground::counted;
 use ground::files::read_text;
 use karoo_flow::adapters::Stop;
 use karoo_flow::place::{Plan, PlanError, rate_in_words};
-use karoo_flow::run::{Outcome, Telemetry};
+use karoo_flow::run::{Moment, Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, Settings};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -47,6 +48,15 @@ const OF_NO_PLAN_THAT_IS_MADE: [&str; 15] = [
 /// As it stands: ports are known once the graph is.
 fn to_text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
+}
+
+/// A time that is looked at often enough to be kept.
+fn period(text: &str) -> Result<f64, String> {
+    let value = crate::config::units::seconds(text).map_err(|error| error.to_string())?;
+    match (0.1..=86400.0).contains(&value) {
+        true => Ok(value),
+        false => Err("it must be 0.1 to 86400 seconds".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -90,9 +100,12 @@ pub struct RunArgs {
     /// Port of a live page, of the telemetry as JSON and of /metrics for Prometheus
     #[arg(long, value_name = "PORT")]
     http: Option<u16>,
-    /// A table of the telemetry, made anew: a line for each partition every second, and at the end
+    /// A table of the telemetry, made anew: a line for each partition every period, and at the end
     #[arg(long, value_name = "FILE.csv")]
     telemetry: Option<PathBuf>,
+    /// Time from line to line of that table: seconds, or with a unit such as 200ms or 5min
+    #[arg(long, value_name = "TIME", default_value = "1", requires = "telemetry", value_parser = period)]
+    telemetry_period: f64,
     /// Print what was done as JSON, to standard error if an output goes to standard output
     #[arg(long)]
     json: bool,
@@ -131,15 +144,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     // Seen also while ends wait for their peers.
     let run = RunWatch::default();
     serving.show(run.site(graph.name(), prepared.executor.shape()));
-    let table = |path| Table::new(path, serving.told(), &run);
+    let period = Duration::from_secs_f64(args.telemetry_period);
+    let table = |path| Table::new((path, period), serving.told(), &run);
     let mut table = args.telemetry.as_ref().map(table).transpose()?;
     let (outcome, last) = watched((args, graph), &prepared, serving, &mut table, &run);
     // Also of a run that failed.
-    let last = outcome
-        .as_ref()
-        .ok()
-        .map(|outcome| &outcome.telemetry)
-        .or(last.as_ref());
     let mut table_ended = Ok(());
     if let Some((mut table, last)) = table.zip(last) {
         table.add(last);
@@ -201,15 +210,15 @@ fn prepare(args: &RunArgs, graph: &Graph) -> Result<Prepared, Failure> {
     })
 }
 
-/// Runs to the end while a thread watches; says what came of it, and the last telemetry that the
-/// thread saw.
+/// Runs to the end while a thread watches; says what came of it, and the end of a run that had
+/// begun.
 fn watched(
     (args, graph): (&RunArgs, &Graph),
     prepared: &Prepared,
     serving: Serving,
     table: &mut Option<Table<'_>>,
     run: &RunWatch,
-) -> (Result<Outcome, Failure>, Option<Telemetry>) {
+) -> (Result<Outcome, Failure>, Option<Moment>) {
     // Whoever connects later waits for this; signals end it.
     let (stop, done) = (Stop::new(), AtomicBool::new(false));
     let (outcome, watched) = thread::scope(|scope| {
@@ -225,9 +234,9 @@ fn watched(
         (outcome, watcher.join())
     });
     let mut last = None;
-    if let Ok((serving, telemetry)) = watched {
+    if let Ok((serving, moment)) = watched {
         serving.stop();
-        last = telemetry;
+        last = moment;
     }
     (outcome, last)
 }

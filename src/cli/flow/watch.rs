@@ -7,15 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use karoo_flow::adapters::{Address, Stop};
-use karoo_flow::run::Telemetry;
+use karoo_flow::run::Moment;
 
 use crate::cli::serve::Serving;
 use crate::cli::waits::{Way, tell_wait, wait_in_words};
 use crate::cli::{Failure, NewFile, is_pipe};
 use crate::flow::RunWatch;
 
-/// How often a table of telemetry gets lines.
-const EVERY: Duration = Duration::from_secs(1);
 /// How often signals are looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -28,11 +26,11 @@ pub struct Watcher<'a, 't> {
 }
 
 impl Watcher<'_, '_> {
-    /// Looks after the run until `done` is set; gives back what serves, and the telemetry at the
-    /// end of a run that had begun.
-    pub fn watch(mut self, done: &AtomicBool) -> (Serving, Option<Telemetry>) {
+    /// Looks after the run until `done` is set; gives back what serves, and the end of a run that
+    /// had begun.
+    pub fn watch(mut self, done: &AtomicBool) -> (Serving, Option<Moment>) {
         let mut ends = false;
-        let mut next = Instant::now() + EVERY;
+        let mut next = None;
         while !done.load(Ordering::Acquire) {
             let handle = self.run.handle();
             if let Some(why) = self.serving.told_to_end() {
@@ -44,16 +42,23 @@ impl Watcher<'_, '_> {
                 handle.inspect(|handle| handle.quit());
                 self.stop.set();
             }
-            if let Some((table, handle)) = self.table.as_mut().zip(handle)
-                && Instant::now() >= next
-            {
-                table.add(&handle.telemetry());
-                next += EVERY;
+            if let Some((table, handle)) = self.table.as_mut().zip(handle) {
+                let now = Instant::now();
+                // Also the first line is of a whole period of the run.
+                let next = next.get_or_insert(now + table.period);
+                if now >= *next {
+                    table.add(handle.moment());
+                    // Lines for which there was no time are left out.
+                    *next += table.period;
+                    if *next <= now {
+                        *next = now + table.period;
+                    }
+                }
             }
             thread::sleep(LOOK);
         }
         let handle = self.run.handle();
-        (self.serving, handle.map(|handle| handle.telemetry()))
+        (self.serving, handle.map(|handle| handle.moment()))
     }
 }
 
@@ -64,9 +69,13 @@ enum New {
     Pipe(Box<dyn Write + Send>),
 }
 
-/// The telemetry of many moments, in a file.
+/// The run at many moments, in a file.
 pub struct Table<'a> {
     path: &'a PathBuf,
+    /// Time from line to line.
+    period: Duration,
+    /// The run at the last line.
+    before: Moment,
     /// The file before its first line, and behind it.
     new: Option<New>,
     file: Option<Box<dyn Write + Send>>,
@@ -74,8 +83,13 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Opens it. A named pipe waits for its reader until `stop` is set.
-    pub fn new(path: &'a PathBuf, stop: &Stop, run: &RunWatch) -> Result<Table<'a>, Failure> {
+    /// Opens it, with lines for each `period`. A named pipe waits for its reader until `stop` is
+    /// set.
+    pub fn new(
+        (path, period): (&'a PathBuf, Duration),
+        stop: &Stop,
+        run: &RunWatch,
+    ) -> Result<Table<'a>, Failure> {
         let failed = |error| format!("--telemetry {}: {error}", path.display());
         let new = match is_pipe(path) {
             true => {
@@ -92,30 +106,35 @@ impl<'a> Table<'a> {
         };
         Ok(Table {
             path,
+            period,
+            before: Moment::default(),
             new: Some(new),
             file: None,
             error: None,
         })
     }
 
-    /// Adds what is so now. What fails is told at the end, and the run goes on.
-    pub fn add(&mut self, telemetry: &Telemetry) {
-        if let Err(error) = self.write(telemetry) {
+    /// Adds the run at this moment. What fails is told at the end, and the run goes on.
+    pub fn add(&mut self, now: Moment) {
+        // Behind its end the time of a run stands still.
+        let is_new = self.new.is_some() || now.telemetry.elapsed != self.before.telemetry.elapsed;
+        if is_new && let Err(error) = self.write(&now) {
             self.error.get_or_insert(error);
         }
+        self.before = now;
     }
 
-    fn write(&mut self, telemetry: &Telemetry) -> io::Result<()> {
+    fn write(&mut self, now: &Moment) -> io::Result<()> {
         if let Some(new) = self.new.take() {
             let mut file: Box<dyn Write + Send> = match new {
                 New::File(file) => Box::new(file.begin()?),
                 New::Pipe(pipe) => pipe,
             };
-            writeln!(file, "{}", Telemetry::CSV)?;
+            writeln!(file, "{}", Moment::CSV)?;
             self.file = Some(file);
         }
         match &mut self.file {
-            Some(file) => file.write_all(telemetry.to_csv().as_bytes()),
+            Some(file) => file.write_all(now.to_csv(&self.before).as_bytes()),
             None => Ok(()),
         }
     }

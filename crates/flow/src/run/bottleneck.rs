@@ -42,7 +42,8 @@ impl Limit {
 }
 
 impl Telemetry {
-    /// What was done since an earlier look at the same run. Spreads and means are of the whole run.
+    /// What was done since an earlier look at the same run. Spreads and means are of the whole run;
+    /// those of a [`Moment`](super::Moment) are not.
     #[must_use]
     pub fn since(&self, before: &Telemetry) -> Telemetry {
         let less = |now: u64, before: Option<u64>| now.saturating_sub(before.unwrap_or(0));

@@ -60,7 +60,8 @@
 //! | `change`, `gate` | numbers of nodes that change at a tick, which no thread passes unseen |
 //! | `outside` | the threads that read inputs and write outputs |
 //! | `control` | where a run ends, and why |
-//! | `telemetry`, `bottleneck`, `show` | where the time goes, what holds the rate back, in words |
+//! | `telemetry`, `moment` | where the time goes, so far and between two moments |
+//! | `bottleneck`, `show` | what holds the rate back; all of it in words and tables |
 
 mod absorb;
 mod bell;
@@ -82,6 +83,7 @@ mod lane;
 mod layout;
 mod limits;
 mod link;
+mod moment;
 mod outside;
 mod prepare;
 mod schedule;
@@ -105,6 +107,7 @@ pub use change::ChangeError;
 pub use control::Failure;
 pub use layout::changeable;
 pub use limits::MAX_RUN_BYTES;
+pub use moment::Moment;
 pub use settings::{Between, Patience, Settings, Transfer};
 pub use shape::{PartitionShape, QueueShape, Shape};
 pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
@@ -196,6 +199,11 @@ impl Handle {
 
     /// What the run has done so far.
     pub fn telemetry(&self) -> Telemetry {
+        self.moment().telemetry
+    }
+
+    /// The run at this moment, to be told from an earlier one.
+    pub fn moment(&self) -> Moment {
         self.counts.show()
     }
 }
@@ -384,7 +392,7 @@ impl Run<'_> {
         }
         Ok(Outcome {
             ticks: ticks.unwrap_or(0),
-            telemetry: counts.show(),
+            telemetry: counts.show().telemetry,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::bottleneck::Limit;
+use super::moment::Moment;
 use super::telemetry::{Quantiles, Telemetry};
 
 /// Puts text together; writing to a string does not fail.
@@ -48,41 +49,72 @@ fn quantiles(text: &mut String, name: &str, labels: &str, spread: Quantiles, sca
     }
 }
 
-impl Telemetry {
-    /// The titles of [`to_csv`](Telemetry::to_csv)'s columns.
-    pub const CSV: &str = "elapsed_ns,partition,ticks,busy_ns,waiting_to_read_ns,waiting_to_write_ns,\
-                           step_reading_ns,step_computing_ns,step_writing_ns,step_median_ns,\
-                           step_p99_ns,step_most_ns,latency_median_ns,latency_p99_ns,latency_most_ns";
+/// Numbers as fields of a table: empty where nothing was looked at.
+fn fields<const N: usize>(known: bool, numbers: [u64; N]) -> String {
+    let field = |number: u64| match known {
+        true => format!(",{number}"),
+        false => ",".to_owned(),
+    };
+    numbers.into_iter().map(field).collect()
+}
 
-    /// A line for each partition, without titles: lines of many moments make a table.
-    pub fn to_csv(&self) -> String {
+impl Moment {
+    /// The titles of [`to_csv`](Moment::to_csv)'s columns. Those that begin with `interval` are of
+    /// the time since the moment before, all others of the run so far.
+    pub const CSV: &str = "elapsed_ns,partition,ticks,busy_ns,waiting_to_read_ns,waiting_to_write_ns,\
+                           interval_ns,interval_ticks_per_second,interval_busy_percent,\
+                           interval_waiting_to_read_percent,interval_waiting_to_write_percent,\
+                           interval_step_reading_ns,interval_step_computing_ns,\
+                           interval_step_writing_ns,interval_step_median_ns,interval_step_p99_ns,\
+                           interval_step_most_ns,interval_latency_median_ns,\
+                           interval_latency_p99_ns,interval_latency_most_ns";
+
+    /// A line for each partition, without titles: lines of many moments make a table, each with the
+    /// moment `before`.
+    pub fn to_csv(&self, before: &Moment) -> String {
         let mut text = String::new();
-        let latency = self.latency;
-        for partition in &self.partitions {
-            let steps = partition.steps;
+        let (all, interval) = (&self.telemetry, self.since(before));
+        let latency = interval.latency;
+        let latency = fields(
+            latency.count > 0,
+            [latency.median, latency.p99, latency.most],
+        );
+        let percent = |time: u64| 100.0 * interval.share(time);
+        let seconds = interval.elapsed.max(1) as f64 * 1e-9;
+        for (partition, new) in all.partitions.iter().zip(&interval.partitions) {
+            let steps = new.steps;
+            let steps = fields(
+                steps.count > 0,
+                [
+                    new.reading,
+                    new.computing,
+                    new.writing,
+                    steps.median,
+                    steps.p99,
+                    steps.most,
+                ],
+            );
             put!(
                 text,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-                self.elapsed,
+                "{},{},{},{},{},{},{},{:.1},{:.2},{:.2},{:.2}{steps}{latency}",
+                all.elapsed,
                 field(&partition.name),
                 partition.ticks,
                 partition.busy,
                 partition.waiting_to_read,
                 partition.waiting_to_write,
-                partition.reading,
-                partition.computing,
-                partition.writing,
-                steps.median,
-                steps.p99,
-                steps.most,
-                latency.median,
-                latency.p99,
-                latency.most
+                interval.elapsed,
+                new.ticks as f64 / seconds,
+                percent(new.busy),
+                percent(new.waiting_to_read),
+                percent(new.waiting_to_write)
             );
         }
         text
     }
+}
 
+impl Telemetry {
     /// The counts in Prometheus's text format.
     pub fn to_prometheus(&self) -> String {
         let mut text = String::new();

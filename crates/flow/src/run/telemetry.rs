@@ -37,17 +37,10 @@ impl Spread {
         histogram.saturating_record(number);
     }
 
-    fn show(&self) -> Quantiles {
+    /// The numbers up to now.
+    pub fn numbers(&self) -> Histogram<u64> {
         let histogram = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = |quantile| histogram.value_at_quantile(quantile);
-        Quantiles {
-            count: histogram.len(),
-            least: histogram.min(),
-            median: at(0.5),
-            p99: at(0.99),
-            p99_999: at(0.99999),
-            most: histogram.max(),
-        }
+        histogram.clone()
     }
 }
 
@@ -69,9 +62,23 @@ pub struct Quantiles {
     pub most: u64,
 }
 
+impl From<&Histogram<u64>> for Quantiles {
+    fn from(numbers: &Histogram<u64>) -> Quantiles {
+        let at = |quantile| numbers.value_at_quantile(quantile);
+        Quantiles {
+            count: numbers.len(),
+            least: numbers.min(),
+            median: at(0.5),
+            p99: at(0.99),
+            p99_999: at(0.99999),
+            most: numbers.max(),
+        }
+    }
+}
+
 impl Quantiles {
     /// Numbers of which none can be more: two digits are kept of each, rounded up.
-    fn at_most(self, limit: u64) -> Quantiles {
+    pub(super) fn at_most(self, limit: u64) -> Quantiles {
         Quantiles {
             count: self.count,
             least: self.least.min(limit),
@@ -110,7 +117,7 @@ impl Waited {
         !self.0.load(Ordering::Relaxed).is_multiple_of(2)
     }
 
-    fn until(&self, now: u64) -> u64 {
+    pub fn until(&self, now: u64) -> u64 {
         let word = self.0.load(Ordering::Relaxed);
         if word.is_multiple_of(2) {
             word / 2
@@ -125,7 +132,7 @@ pub(super) struct QueueTimes {
     /// How long its ends have waited: each is written by one thread.
     pub writer: Alone<Waited>,
     pub reader: Alone<Waited>,
-    fill: Spread,
+    pub fill: Spread,
     /// Blocks that the reader found last.
     found: AtomicU64,
 }
@@ -147,7 +154,7 @@ impl QueueTimes {
     }
 
     /// Blocks in it, of so many that it holds.
-    fn held(&self, capacity: usize) -> u64 {
+    pub fn held(&self, capacity: usize) -> u64 {
         if self.reader.0.waits() {
             0
         } else if self.writer.0.waits() {
@@ -162,7 +169,7 @@ impl QueueTimes {
 #[repr(align(128))]
 pub(super) struct PartitionTimes {
     /// Whether it has a thread: nothing comes out of one without queues.
-    runs: bool,
+    pub runs: bool,
     pub ticks: AtomicU64,
     /// Waiting for blocks to read, and for room to write.
     pub empty: Waited,
@@ -304,75 +311,6 @@ impl Counts {
     pub fn now(&self) -> u64 {
         self.made.elapsed().as_nanos() as u64
     }
-
-    /// What the counts say now.
-    pub fn show(&self) -> Telemetry {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let begin = *self.begin.lock().unwrap_or_else(PoisonError::into_inner);
-        // One look for what has gone by and for waits: what is left is work.
-        let now = self.now();
-        let begin = begin.map_or(now, |begin| (begin - self.made).as_nanos() as u64);
-        let elapsed = match get(&self.whole) {
-            0 => now.saturating_sub(begin),
-            whole => whole,
-        };
-        let partition = |(times, (name, units)): (&PartitionTimes, &(String, Vec<String>))| {
-            let timed = get(&times.timed).max(1);
-            let by_unit = get(&times.timed).saturating_sub(get(&times.whole)).max(1);
-            let (empty, full) = (times.empty.until(now), times.full.until(now));
-            let waiting = empty + full;
-            let here = if times.runs { elapsed } else { 0 };
-            PartitionTelemetry {
-                name: name.clone(),
-                ticks: get(&times.ticks),
-                busy: here.saturating_sub(waiting),
-                waiting,
-                waiting_to_read: empty,
-                waiting_to_write: full,
-                reading: get(&times.reading) / timed,
-                computing: get(&times.computing) / get(&times.whole).max(1),
-                writing: get(&times.writing) / timed,
-                steps: times.steps.show(),
-                units: units
-                    .iter()
-                    .zip(&times.units)
-                    .map(|(name, time)| (name.clone(), get(time) / by_unit))
-                    .collect(),
-            }
-        };
-        let queue = |(times, names): (&std::sync::Arc<QueueTimes>, &(String, String, usize))| {
-            QueueTelemetry {
-                from: names.0.clone(),
-                to: names.1.clone(),
-                full: times.writer.0.until(now),
-                empty: times.reader.0.until(now),
-                capacity: names.2,
-                fill: times.fill.show().at_most(names.2 as u64),
-                held: times.held(names.2),
-            }
-        };
-        Telemetry {
-            elapsed,
-            partitions: self
-                .partitions
-                .iter()
-                .zip(&self.names.partitions)
-                .map(partition)
-                .collect(),
-            queues: self
-                .queues
-                .iter()
-                .zip(&self.names.queues)
-                .map(queue)
-                .collect(),
-            latency: self.latency.show(),
-            notes: self
-                .notes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        }
-    }
 }
 
 impl Telemetry {
@@ -447,7 +385,7 @@ mod tests {
     fn a_queue_has_no_more_blocks_than_it_holds() {
         let fill = Spread::new();
         (0..10).for_each(|_| fill.add(512));
-        let shown = fill.show();
+        let shown = Quantiles::from(&fill.numbers());
         // Of two digits, rounded up.
         assert!(shown.median > 512 && shown.most > 512);
         let shown = shown.at_most(512);

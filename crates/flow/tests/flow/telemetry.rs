@@ -3,13 +3,18 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use karoo_flow::run::{Limit, QueueTelemetry, Telemetry};
+use karoo_flow::run::{Limit, Moment, QueueTelemetry, Telemetry};
 use karoo_flow::{Builder, Executor, Settings, Type};
 
 use crate::executor::samples;
 
 /// A run of three partitions, one of them with a copy, whose name has a comma.
 fn telemetry() -> Telemetry {
+    moment().telemetry
+}
+
+/// The end of the same run.
+fn moment() -> Moment {
     let g = Builder::new("told");
     let x = g.input("x", Type::F32);
     let a = g.scope("a", || {
@@ -35,7 +40,10 @@ fn telemetry() -> Telemetry {
         .collect();
     let reader = Box::new(std::io::Cursor::new(input));
     let run = executor.prepare(vec![reader], vec![Box::new(std::io::sink())]);
-    run.unwrap().run().unwrap().telemetry
+    let run = run.unwrap();
+    let handle = run.handle();
+    run.run().unwrap();
+    handle.moment()
 }
 
 #[test]
@@ -65,27 +73,70 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
+/// The lines of a table, and a field of a line by its title.
+fn lines(text: &str) -> Vec<Vec<String>> {
+    text.lines().map(fields).collect()
+}
+
+fn column(line: &[String], title: &str) -> String {
+    let at = fields(Moment::CSV).iter().position(|own| own == title);
+    line[at.unwrap()].clone()
+}
+
 #[test]
 fn a_table_has_a_line_for_each_partition_under_its_titles() {
-    let telemetry = telemetry();
-    let titles = fields(Telemetry::CSV);
-    let text = telemetry.to_csv();
-    let lines: Vec<Vec<String>> = text.lines().map(fields).collect();
+    let moment = moment();
+    let telemetry = &moment.telemetry;
+    let text = moment.to_csv(&Moment::default());
+    let lines = lines(&text);
     assert_eq!(lines.len(), telemetry.partitions.len());
-    let column = |title: &str| titles.iter().position(|own| own == title).unwrap();
     for (line, part) in lines.iter().zip(&telemetry.partitions) {
-        assert_eq!(line.len(), titles.len(), "{line:?}");
-        assert_eq!(line[column("partition")], part.name);
+        assert_eq!(line.len(), fields(Moment::CSV).len(), "{line:?}");
+        assert_eq!(column(line, "partition"), part.name);
         for (title, wanted) in [
             ("elapsed_ns", telemetry.elapsed),
             ("ticks", part.ticks),
             ("busy_ns", part.busy),
             ("waiting_to_read_ns", part.waiting_to_read),
             ("waiting_to_write_ns", part.waiting_to_write),
-            ("step_p99_ns", part.steps.p99),
-            ("latency_most_ns", telemetry.latency.most),
+            ("interval_ns", telemetry.elapsed),
+            ("interval_latency_most_ns", telemetry.latency.most),
         ] {
-            assert_eq!(line[column(title)], wanted.to_string(), "{title}");
+            assert_eq!(column(line, title), wanted.to_string(), "{title}");
+        }
+        for (title, time) in [
+            ("interval_busy_percent", part.busy),
+            ("interval_waiting_to_read_percent", part.waiting_to_read),
+            ("interval_waiting_to_write_percent", part.waiting_to_write),
+        ] {
+            let percent: f64 = column(line, title).parse().unwrap();
+            let wanted = (100.0 * time as f64 / telemetry.elapsed as f64).min(100.0);
+            assert!((percent - wanted).abs() <= 0.0051, "{title} in {line:?}");
+        }
+        let rate: f64 = column(line, "interval_ticks_per_second").parse().unwrap();
+        let wanted = part.ticks as f64 * 1e9 / telemetry.elapsed as f64;
+        assert!((rate - wanted).abs() <= 0.051, "{rate} for {wanted}");
+        // Inputs and outputs have no steps.
+        let step = column(line, "interval_step_p99_ns");
+        match part.steps.count {
+            0 => assert_eq!(step, "", "{line:?}"),
+            _ => assert_eq!(step, part.steps.p99.to_string()),
+        }
+    }
+}
+
+#[test]
+fn a_line_of_a_table_has_what_was_done_since_the_one_before() {
+    let end = moment();
+    for line in lines(&end.to_csv(&end)) {
+        assert_eq!(
+            column(&line, "elapsed_ns"),
+            end.telemetry.elapsed.to_string()
+        );
+        assert_eq!(column(&line, "interval_ns"), "0");
+        assert_eq!(column(&line, "interval_ticks_per_second"), "0.0");
+        for title in ["interval_step_most_ns", "interval_latency_most_ns"] {
+            assert_eq!(column(&line, title), "", "{line:?}");
         }
     }
 }
