@@ -8,6 +8,7 @@ pub mod cores;
 pub mod engine;
 pub mod kernels;
 pub mod modem;
+pub mod pairs;
 pub mod ports;
 pub mod queues;
 pub mod search;

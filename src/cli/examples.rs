@@ -347,6 +347,8 @@ pub const FLOW_BENCH_QUEUES: &str = "\
 Examples:
   What blocks of some sizes take from CPU 2 to CPU 3:
     karoo flow bench queues --cpus 2,3 --bytes 64,4096
+  What four pairs pass at once, and the first of them alone:
+    karoo flow bench queues --pairs 0:4,1:5,2:6,3:7 --bytes 4096
   All sizes between the first two CPUs, the least of 20 measurements, as JSON:
     karoo flow bench queues --rounds 20 --json";
 

@@ -1,7 +1,7 @@
 //! `karoo flow bench`: rates of graphs, queues and chains.
 
 use crate::flow::graph;
-use crate::support::{documents, json, karoo_ok};
+use crate::support::{documents, json, karoo, karoo_ok, refused};
 
 #[test]
 fn a_bench_has_both_rates() {
@@ -27,6 +27,43 @@ fn a_bench_has_both_rates() {
         "{report}"
     );
     assert!(ratio > 0.0);
+}
+
+#[test]
+fn queues_are_measured_in_several_pairs_at_once() {
+    let cpus = json(&karoo_ok([
+        "flow", "bench", "queues", "--bytes", "64", "--rounds", "1", "--json",
+    ]));
+    let [from, to] = [0, 1].map(|at| cpus["cpus"][at].to_string());
+    let pairs = format!("{from}:{to},{to}:{from}");
+    let args = [
+        "flow", "bench", "queues", "--bytes", "64,1024", "--rounds", "1",
+    ];
+    let args = [&args[..], &["--pairs", &pairs]].concat();
+    let report = karoo_ok(args.iter().chain(&["--json"]));
+    documents::check("flow-bench-queues", &report);
+    let report = json(&report);
+    assert_eq!(report["cpus"], cpus["cpus"]);
+    assert_eq!(report["pairs"].as_array().unwrap().len(), 2);
+    let rows = report["at_once"].as_array().unwrap();
+    assert_eq!(rows.len(), 10);
+    for row in rows {
+        let rates = row["gigabytes_per_second"].as_array().unwrap();
+        assert_eq!(rates.len(), 2);
+        let sum: f64 = rates.iter().map(|rate| rate.as_f64().unwrap()).sum();
+        let said = row["sum"].as_f64().unwrap();
+        assert!((said - sum).abs() <= 1e-9 * sum, "{row}");
+    }
+    let words = karoo_ok(&args);
+    assert!(words.contains("2 pairs at once, GB/s"), "{words}");
+    for (pairs, wanted) in [
+        ("0", "two CPUs with a colon"),
+        ("0:x", "`x` is not a whole number"),
+        ("99999:0", "--pairs 99999: this process may not use it"),
+    ] {
+        let args = ["flow", "bench", "queues", "--pairs", pairs];
+        refused(&karoo(args), 2, wanted);
+    }
 }
 
 #[test]

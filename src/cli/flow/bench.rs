@@ -115,7 +115,7 @@ impl Documented for Report {
 /// The CPUs that are given, or those of this process.
 fn cpus(given: Option<&CpuList>) -> Result<Vec<usize>, Failure> {
     match given {
-        Some(cpus) => load::check_allowed(cpus).map(|()| cpus.iter().collect()),
+        Some(cpus) => load::check_allowed("--cpus", cpus).map(|()| cpus.iter().collect()),
         None => Ok(allowed_cpus()),
     }
 }

@@ -327,7 +327,7 @@ impl CoreOptions {
     pub fn cores(&self) -> Result<Cores, Failure> {
         // Those of a file may be another machine's.
         if let (Some(cpus), None) = (&self.cpus, &self.cores_file) {
-            check_allowed(cpus)?;
+            check_allowed("--cpus", cpus)?;
         }
         let given = match &self.cpus {
             Some(cpus) => cpus.clone(),
@@ -384,12 +384,12 @@ impl CoreOptions {
     }
 }
 
-/// Refuses CPUs of --cpus that this process may not use.
-pub fn check_allowed(cpus: &CpuList) -> Result<(), Failure> {
+/// Refuses CPUs of an option that this process may not use.
+pub fn check_allowed(option: &str, cpus: &CpuList) -> Result<(), Failure> {
     let allowed = allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         Some(cpu) => Err(Failure::usage(format!(
-            "--cpus {cpu}: this process may not use it, but {}",
+            "{option} {cpu}: this process may not use it, but {}",
             allowed.into_iter().collect::<CpuList>()
         ))),
         None => Ok(()),

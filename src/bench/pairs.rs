@@ -1,0 +1,252 @@
+//! What passes in queues between several pairs of CPUs at once, by size and by the way that blocks
+//! pass.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use ground::os::run_on;
+use karoo_flow::queue::{marked, queue};
+use karoo_flow::run::Transfer;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::queues::name;
+
+/// How long all pairs pass blocks in a measurement.
+const TIME: Duration = Duration::from_millis(50);
+/// Blocks in a queue.
+const SLOTS: usize = 8;
+/// Looks before a thread lets others run.
+const LOOKS: u32 = 10_000;
+
+/// Blocks of one size in one way, in all pairs at once.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PairsRow {
+    /// How blocks pass, as in rows of one pair.
+    pub transfer: String,
+    /// Bytes of a block.
+    pub bytes: u64,
+    /// 10⁹ bytes a second of each pair, in the order of the pairs.
+    pub gigabytes_per_second: Vec<f64>,
+    /// Their sum.
+    pub sum: f64,
+}
+
+/// Measures all ways for blocks of some sizes, in bytes, from the first CPU of each pair to its
+/// second one, in all pairs at the same time. Of so many `rounds` the one with the highest sum
+/// counts.
+pub fn measure_pairs(pairs: &[(usize, usize)], sizes: &[usize], rounds: usize) -> Vec<PairsRow> {
+    let row = |bytes: usize, transfer: Transfer| {
+        let sum = |rates: &Vec<f64>| rates.iter().sum::<f64>();
+        let once = |_| at_once(transfer, bytes, pairs);
+        let all = (0..rounds).filter_map(once);
+        let best = all.max_by(|a, b| sum(a).total_cmp(&sum(b)))?;
+        Some(PairsRow {
+            transfer: name(transfer).to_owned(),
+            bytes: bytes as u64,
+            sum: sum(&best),
+            gigabytes_per_second: best,
+        })
+    };
+    let all = sizes
+        .iter()
+        .flat_map(|bytes| Transfer::ALL.map(|way| (*bytes, way)));
+    all.filter_map(|(bytes, way)| row(bytes, way)).collect()
+}
+
+/// Where a measurement is.
+const WAITS: u8 = 0;
+const RUNS: u8 = 1;
+const ENDS: u8 = 2;
+
+/// What all threads of a measurement look at.
+#[derive(Default)]
+struct State {
+    /// Threads that are on their CPUs.
+    ready: AtomicUsize,
+    phase: AtomicU8,
+}
+
+impl State {
+    fn is(&self, phase: u8) -> bool {
+        self.phase.load(Ordering::Acquire) == phase
+    }
+
+    /// Waits on the thread's CPU until all begin.
+    fn begin(&self, cpu: usize) {
+        let _ = run_on([cpu]);
+        self.ready.fetch_add(1, Ordering::AcqRel);
+        while self.is(WAITS) {
+            thread::yield_now();
+        }
+    }
+
+    /// Does something again and again until all end; how often it said that it was done.
+    fn repeat(&self, mut done: impl FnMut() -> bool) -> u64 {
+        let (mut count, mut looks) = (0, 0);
+        while self.is(RUNS) {
+            if done() {
+                (count, looks) = (count + 1, 0);
+            } else if looks < LOOKS {
+                looks += 1;
+                spin_loop();
+            } else {
+                thread::yield_now();
+            }
+        }
+        count
+    }
+}
+
+/// 10⁹ bytes a second of each pair; none if there is no memory for a queue.
+fn at_once(transfer: Transfer, bytes: usize, pairs: &[(usize, usize)]) -> Option<Vec<f64>> {
+    let state = State::default();
+    thread::scope(|scope| {
+        let begun = pairs
+            .iter()
+            .map(|&cpus| pair(scope, &state, transfer, bytes, cpus));
+        let readers: Option<Vec<_>> = begun.collect();
+        if readers.is_some() {
+            while state.ready.load(Ordering::Acquire) < 2 * pairs.len() {
+                thread::yield_now();
+            }
+            state.phase.store(RUNS, Ordering::Release);
+            thread::sleep(TIME);
+        }
+        state.phase.store(ENDS, Ordering::Release);
+        let rates = readers?.into_iter().map(ScopedJoinHandle::join);
+        rates.collect::<Result<_, _>>().ok()
+    })
+}
+
+/// Starts the threads of a pair; the second says how much came. Each end does what an executor does
+/// besides: signals into blocks, blocks into signals.
+fn pair<'s>(
+    scope: &'s Scope<'s, '_>,
+    state: &'s State,
+    transfer: Transfer,
+    bytes: usize,
+    cpus: (usize, usize),
+) -> Option<ScopedJoinHandle<'s, f64>> {
+    let words = bytes.div_ceil(8);
+    let signals = vec![1u64; words];
+    // Whether signals are copied already that the queue had no room for.
+    let mut copied = false;
+    if transfer.marks() {
+        let (mut writer, mut reader) = marked::<u64>(SLOTS, words, &[]).ok()?;
+        let write = move |own: &mut [u64]| {
+            if transfer.copies() {
+                if !copied {
+                    own.copy_from_slice(&signals);
+                }
+                copied = !writer.push(own);
+                return !copied;
+            }
+            writer.reserve().is_some_and(|mut grant| {
+                grant.block().copy_from_slice(&signals);
+                grant.commit();
+                true
+            })
+        };
+        let read = move |own: &mut [u64], target: &mut [u64]| {
+            if transfer.copies() {
+                return reader.pop(own) && {
+                    target.copy_from_slice(own);
+                    true
+                };
+            }
+            reader.peek().is_some_and(|view| {
+                target.copy_from_slice(view.block());
+                view.release();
+                true
+            })
+        };
+        return Some(start(scope, state, words, cpus, write, read));
+    }
+    let (mut writer, mut reader) = queue::<u64>(SLOTS, words, &[]).ok()?;
+    let write = move |own: &mut [u64]| {
+        if transfer.copies() {
+            if !copied {
+                own.copy_from_slice(&signals);
+            }
+            copied = match transfer {
+                Transfer::Streaming => writer.push_streaming(own) == 0,
+                _ => writer.push(own) == 0,
+            };
+            return !copied;
+        }
+        writer.reserve(1).is_some_and(|mut grant| {
+            grant.slices().0.copy_from_slice(&signals);
+            grant.commit(1);
+            true
+        })
+    };
+    let read = move |own: &mut [u64], target: &mut [u64]| {
+        if transfer.copies() {
+            return reader.pop(own) > 0 && {
+                target.copy_from_slice(own);
+                true
+            };
+        }
+        reader.peek(1).is_some_and(|view| {
+            target.copy_from_slice(view.slices().0);
+            view.release(1);
+            true
+        })
+    };
+    Some(start(scope, state, words, cpus, write, read))
+}
+
+fn start<'s>(
+    scope: &'s Scope<'s, '_>,
+    state: &'s State,
+    words: usize,
+    (from, to): (usize, usize),
+    mut write: impl FnMut(&mut [u64]) -> bool + Send + 's,
+    mut read: impl FnMut(&mut [u64], &mut [u64]) -> bool + Send + 's,
+) -> ScopedJoinHandle<'s, f64> {
+    scope.spawn(move || {
+        let mut own = vec![0; words];
+        state.begin(from);
+        state.repeat(|| write(&mut own));
+    });
+    scope.spawn(move || {
+        let (mut own, mut target) = (vec![0; words], vec![0; words]);
+        state.begin(to);
+        let begin = Instant::now();
+        let blocks = state.repeat(|| {
+            let came = read(&mut own, &mut target);
+            black_box(&target);
+            came
+        });
+        let bytes = 8 * words as u64 * blocks;
+        bytes as f64 / begin.elapsed().as_nanos().max(1) as f64
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ground::os::allowed_cpus;
+
+    use super::*;
+
+    #[test]
+    fn every_pair_is_measured_in_every_way() {
+        let cpus = allowed_cpus();
+        let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+        let rows = measure_pairs(&[(first, last), (last, first)], &[64, 4096], 1);
+        let measured: Vec<(u64, &str)> = rows
+            .iter()
+            .map(|row| (row.bytes, row.transfer.as_str()))
+            .collect();
+        let of = |bytes| Transfer::ALL.map(|way| (bytes, name(way)));
+        assert_eq!(measured, [of(64), of(4096)].concat());
+        for row in &rows {
+            let rates = &row.gigabytes_per_second;
+            assert_eq!(rates.len(), 2, "{row:?}");
+            assert_eq!(row.sum, rates[0] + rates[1]);
+        }
+    }
+}
