@@ -5,6 +5,7 @@ mod change;
 mod check;
 mod ends;
 mod load;
+mod open;
 mod plan;
 mod run;
 mod watch;
@@ -41,10 +42,10 @@ enum Flow {
     Plan(plan::PlanArgs),
     /// Run a graph from inputs to outputs
     ///
-    /// Samples are raw and little-endian, complex numbers interleaved. Ends with the first input
-    /// that ends, or at SIGINT, after all that has come in; a second signal ends at once. Exit
-    /// codes: 0 all that came in came out; 1 a node, an input or an output failed; 2 the command
-    /// line is wrong.
+    /// Samples are raw and little-endian, complex numbers interleaved unless planar= says
+    /// otherwise. Ends with the first input that ends, or at SIGINT, after all that has come in; a
+    /// second signal ends at once. Exit codes: 0 all that came in came out; 1 a node, an input or
+    /// an output failed; 2 the command line is wrong.
     #[command(after_help = examples::FLOW_RUN)]
     Run(run::RunArgs),
     /// Measure queues, chains of kernels, or a graph beside what its plan expects

@@ -16,6 +16,7 @@ mod face;
 mod fgpu;
 mod flow;
 mod flow_bench;
+mod flow_blocks;
 mod flow_mistakes;
 mod flow_waits;
 mod full_disk;

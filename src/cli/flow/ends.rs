@@ -1,20 +1,17 @@
-//! The outside of a graph: what its ports are given, and how all of it is opened.
+//! The outside of a graph: what its ports are given.
 
-use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
-use karoo_flow::adapters::{Address, Awaited, LostDatagrams, Stop, TakenDatagrams};
+use karoo_flow::adapters::{Address, BlockLayout};
 use karoo_flow::{Graph, NodeId};
 
-use crate::cli::waits::{FirstWaits, ToldWait, Way, tell_wait, wait_in_words};
-use crate::cli::{Failure, NewFile, is_pipe, is_stdout};
-use crate::flow::{PortReader, PortWriter, RunWatch, Waiting, open};
+use crate::cli::{Failure, is_pipe, is_stdout};
 use crate::net::is_stdin;
-use crate::ports::{KeptPorts, PORT_SCHEME, PortAddress};
+use crate::ports::{PORT_SCHEME, PortAddress};
 
-/// Bytes that are written to a file at once.
-const BUFFER: usize = 1 << 16;
+/// The option of an address that says how many samples a block has.
+const PLANAR: &str = "planar=";
 
 /// An end of the outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +32,13 @@ impl End {
     }
 
     /// Whether it is a named pipe.
-    fn is_pipe(&self) -> bool {
+    pub fn is_pipe(&self) -> bool {
         self.file().is_some_and(is_pipe)
+    }
+
+    /// Whether it has datagrams, of which some may be lost.
+    fn is_of_datagrams(&self) -> bool {
+        matches!(self, End::Port(_) | End::Plain(Address::Udp { .. }))
     }
 
     /// Whether samples come from standard input, by whatever name. A file there is read from its
@@ -70,32 +72,103 @@ impl FromStr for End {
     }
 }
 
-/// The address of each port, in the order of the graph's.
-pub type Ends = Vec<(NodeId, Option<End>)>;
+/// What an option gives to the ports of one direction.
+pub struct Ends {
+    option: &'static str,
+    /// The ports, in the order of the graph's.
+    ports: Vec<NodeId>,
+    /// What is given, in the order of the first port of each.
+    given: Vec<Given>,
+}
 
-/// What an option gives to the ports.
-pub fn ports(
-    graph: &Graph,
-    option: &str,
-    given: &[String],
-    ids: Vec<NodeId>,
-) -> Result<Ends, Failure> {
-    let mut ports: Ends = ids.into_iter().map(|id| (id, None)).collect();
-    for text in given {
-        let of = |name: &str| ports.iter().position(|(id, _)| graph.path(*id) == name);
-        // Both names and addresses may have an equals sign.
+/// An end, and the ports that it is for.
+pub struct Given {
+    /// Several only where their samples come in blocks, in the order of these.
+    pub ports: Vec<NodeId>,
+    /// Names of the ports, with commas between.
+    pub name: String,
+    /// The end.
+    pub end: End,
+    /// The blocks that samples come in. Without them they come one after the other.
+    pub blocks: Option<BlockLayout>,
+}
+
+/// Takes the samples of a block out of an address, which may name them anywhere behind a comma.
+fn planar(address: &str) -> Result<(String, Option<usize>), String> {
+    let mut words = address.split(',');
+    let mut rest: Vec<&str> = words.next().into_iter().collect();
+    let mut samples = None;
+    for word in words {
+        let Some(value) = word.strip_prefix(PLANAR) else {
+            rest.push(word);
+            continue;
+        };
+        let number = value.parse().ok().filter(|number| *number > 0);
+        let number = number.ok_or_else(|| {
+            format!(
+                "{address}: `{word}` is not a whole number of samples above 0: write for example \
+                 planar=120"
+            )
+        })?;
+        if samples.replace(number).is_some() {
+            return Err(format!("{address}: planar= is there twice: leave one out"));
+        }
+    }
+    Ok((rest.join(","), samples))
+}
+
+impl Ends {
+    /// Reads what an option gives to the ports.
+    pub fn new(
+        graph: &Graph,
+        option: &'static str,
+        given: &[String],
+        ports: Vec<NodeId>,
+    ) -> Result<Ends, Failure> {
+        let mut ends = Ends {
+            option,
+            ports,
+            given: Vec::new(),
+        };
+        for text in given {
+            let new = ends.read(graph, text)?;
+            let taken = |id| ends.given.iter().any(|given| given.ports.contains(id));
+            if new.ports.iter().any(taken) {
+                return Err(Failure::usage(format!(
+                    "{option} {text}: the port has an address already"
+                )));
+            }
+            ends.given.push(new);
+        }
+        let place = |id: &NodeId| ends.ports.iter().position(|port| port == id);
+        let first = |given: &Given| given.ports.iter().filter_map(place).min();
+        ends.given.sort_by_key(first);
+        Ok(ends)
+    }
+
+    fn read(&self, graph: &Graph, text: &str) -> Result<Given, Failure> {
+        let option = self.option;
+        let of = |name: &str| self.ports.iter().find(|id| graph.path(**id) == name);
+        // Both names and addresses may have an equals sign, and names a comma.
+        let all_of = |names: &str| -> Option<Vec<NodeId>> {
+            if let Some(id) = of(names) {
+                return Some(vec![*id]);
+            }
+            names.split(',').map(|name| of(name).copied()).collect()
+        };
         let split = text.match_indices('=').find_map(|(at, _)| {
-            let (name, address) = (&text[..at], &text[at + 1..]);
-            of(name).map(|port| (port, address))
+            let (names, address) = (&text[..at], &text[at + 1..]);
+            all_of(names).map(|ports| (ports, address))
         });
         // A word alone in front of it is a wrong name: no file is made of it.
         let word = text.split_once('=').map(|(name, _)| name);
-        let is_address = word.is_none_or(|name| name.contains(['/', ':']));
-        let (port, address) = match split {
+        let is_address =
+            word.is_none_or(|name| name.contains(['/', ':']) || name.ends_with(",planar"));
+        let (ports, address) = match split {
             Some(found) => found,
-            None if ports.len() == 1 && is_address => (0, text.as_str()),
+            None if self.ports.len() == 1 && is_address => (self.ports.clone(), text),
             None => {
-                let names: Vec<String> = ports.iter().map(|(id, _)| graph.path(*id)).collect();
+                let names: Vec<String> = self.ports.iter().map(|id| graph.path(*id)).collect();
                 let names = if names.is_empty() {
                     "none".to_owned()
                 } else {
@@ -107,281 +180,102 @@ pub fn ports(
                 )));
             }
         };
-        let address: End = address
-            .parse()
-            .map_err(|error| Failure::usage(format!("{option} {error}")))?;
-        if ports[port].1.replace(address).is_some() {
-            return Err(Failure::usage(format!(
-                "{option} {text}: the port has an address already"
-            )));
+        let names: Vec<String> = ports.iter().map(|id| graph.path(*id)).collect();
+        let name = names.join(",");
+        let wrong = |error: String| Failure::usage(format!("{option} {error}"));
+        let of_this = |error: &str| Failure::usage(format!("{option} {name}=…: {error}"));
+        let (address, samples) = planar(address).map_err(wrong)?;
+        let end: End = address.parse().map_err(wrong)?;
+        let twice = |(at, id): (usize, &NodeId)| ports[..at].contains(id);
+        if ports.iter().enumerate().any(twice) {
+            return Err(of_this("a port is there twice: name each once"));
         }
-    }
-    Ok(ports)
-}
-
-/// Refuses standard input or output for more than one port: each would have some of the samples.
-pub fn one_standard(
-    option: &str,
-    graph: &Graph,
-    ends: &Ends,
-    is: fn(&End) -> bool,
-) -> Result<(), Failure> {
-    let mut names = ends
-        .iter()
-        .filter(|(_, end)| end.as_ref().is_some_and(is))
-        .map(|(id, _)| graph.path(*id));
-    match (names.next(), names.next()) {
-        (Some(first), Some(second)) => Err(Failure::usage(format!(
-            "{option} {second}=…: {first} has the standard stream already; give one of them a \
-             file, or a pipe of its own"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses times of silence for outputs, which have no use for them.
-pub fn no_idle(graph: &Graph, outputs: &Ends) -> Result<(), Failure> {
-    let idle = |end: &End| match end {
-        End::Plain(address) => address.idle(),
-        End::Port(address) => address.idle,
-    };
-    let mut given = outputs.iter();
-    let given = given.find(|(_, end)| end.as_ref().and_then(idle).is_some());
-    given.map_or(Ok(()), |(id, _)| {
-        let path = graph.path(*id);
-        Err(Failure::usage(format!(
-            "--output {path}=…: idle= is for inputs; leave it out"
-        )))
-    })
-}
-
-/// The outside, opened.
-pub struct Opened {
-    /// One for each input, in their order.
-    pub readers: Vec<Box<dyn Read + Send>>,
-    /// One for each output.
-    pub writers: Vec<Box<dyn Write>>,
-    /// To be kept as long as both are used.
-    pub kept: Option<KeptPorts>,
-}
-
-/// What is to be written.
-enum Out {
-    /// What is there already: all but files.
-    There(Box<dyn Write>),
-    /// A file, with what is in it.
-    File(PathBuf, NewFile),
-}
-
-/// Whether opening it waits for a peer: a named pipe's other end, or whoever connects.
-fn waits(address: &Address) -> bool {
-    match address {
-        Address::File(path) => is_pipe(path),
-        Address::Standard => false,
-        _ => true,
-    }
-}
-
-/// The address of a port, and how it is named.
-struct Named<'a> {
-    name: String,
-    address: &'a Address,
-}
-
-/// Datagrams of an input with samples of so many bytes. Those that are left out are told, fewer and
-/// fewer of them.
-fn taken(name: &str, sample: usize) -> TakenDatagrams {
-    let name = name.to_owned();
-    TakenDatagrams::of_samples(sample, move |bytes, left_out| {
-        if left_out.is_power_of_two() {
-            tracing::warn!(
-                left_out,
-                "{name}: a datagram of {bytes} bytes is left out: a sample has {sample}, and the \
-                 others were whole samples"
-            );
+        if samples.is_some() && end.is_of_datagrams() {
+            return Err(of_this(
+                "planar= is not for datagrams: behind one that is lost, samples would be parts of \
+                 others; leave it out",
+            ));
         }
-    })
-}
-
-/// Datagrams of an output that are lost on this host are told, fewer and fewer of them.
-fn lost(name: &str) -> LostDatagrams {
-    let name = name.to_owned();
-    LostDatagrams::telling(move |error, lost| {
-        if lost.in_a_row.is_power_of_two() {
-            tracing::warn!(
-                lost = lost.all,
-                "{name}: no way to the peer, its datagrams are lost: {error}"
-            );
+        if samples.is_none() && ports.len() > 1 {
+            return Err(of_this(
+                "several ports have one address where their samples come in blocks: add planar= \
+                 with the samples of a block, or give each an address",
+            ));
         }
-    })
-}
-
-impl<'a> Named<'a> {
-    fn of(graph: &Graph, id: NodeId, address: &'a Address) -> Self {
-        let name = graph.path(id);
-        Self { name, address }
-    }
-
-    fn failed(&self, error: io::Error) -> Failure {
-        Failure::data(format!("{}: {}: {error}", self.name, self.address))
-    }
-
-    /// It waits for its peer from now on, if there is one to wait for.
-    fn waits(&self, way: Way, run: &RunWatch) -> Option<(Waiting, ToldWait)> {
-        let text = wait_in_words(&self.name, self.address, way)?;
-        Some((run.wait(&self.name, &text), tell_wait(text)))
-    }
-
-    fn reader(
-        &self,
-        sample: usize,
-        (stop, run): (&Stop, &RunWatch),
-    ) -> Result<Box<dyn Read + Send>, Failure> {
-        if let Address::File(path) = self.address
-            && path.is_dir()
-        {
-            return Err(self.failed(io::ErrorKind::IsADirectory.into()));
-        }
-        let _waits = self.waits(Way::In, run);
-        self.address
-            .reader_of(taken(&self.name, sample), stop)
-            .map_err(|error| self.failed(error))
-    }
-
-    fn out(&self, (stop, run): (&Stop, &RunWatch)) -> Result<Out, Failure> {
-        match self.address {
-            Address::File(path) if !waits(self.address) => {
-                let file = NewFile::open(path).map_err(|error| self.failed(error))?;
-                Ok(Out::File(path.clone(), file))
-            }
-            other => {
-                let is_shared = matches!(other, Address::Shared { .. });
-                let waits = (!is_shared).then(|| self.waits(Way::Out, run));
-                let writer = other
-                    .writer_of(lost(&self.name), stop)
-                    .map_err(|error| self.failed(error))?;
-                drop(waits);
-                if !is_shared {
-                    return Ok(Out::There(writer));
-                }
-                // It is made at once; its first write waits for a reader.
-                let (name, address, run) = (self.name.clone(), other.clone(), run.clone());
-                let begin = move || {
-                    let named = Named {
-                        name,
-                        address: &address,
-                    };
-                    named.waits(Way::Out, &run)
-                };
-                Ok(Out::There(Box::new(FirstWaits::new(writer, begin))))
-            }
-        }
-    }
-}
-
-/// DPDK ports of both directions, in their order.
-#[derive(Default)]
-struct DpdkPorts {
-    readers: Vec<PortReader>,
-    writers: Vec<PortWriter>,
-    kept: Option<KeptPorts>,
-}
-
-impl DpdkPorts {
-    fn open(inputs: &Ends, outputs: &Ends, stop: &Stop) -> Result<DpdkPorts, Failure> {
-        let ports = |ends: &Ends| -> Vec<PortAddress> {
-            let port = |end: &(NodeId, Option<End>)| match &end.1 {
-                Some(End::Port(address)) => Some(address.clone()),
-                _ => None,
-            };
-            ends.iter().filter_map(port).collect()
-        };
-        let (inputs, outputs) = (ports(inputs), ports(outputs));
-        if inputs.is_empty() && outputs.is_empty() {
-            return Ok(DpdkPorts::default());
-        }
-        let opened = open(&inputs, &outputs, stop).map_err(Failure::usage)?;
-        Ok(DpdkPorts {
-            readers: opened.readers,
-            writers: opened.writers,
-            kept: Some(opened.kept),
+        let blocks = samples.map(|samples| BlockLayout::of(graph, &ports, samples));
+        let blocks = blocks.transpose().map_err(|error| of_this(&error))?;
+        Ok(Given {
+            ports,
+            name,
+            end,
+            blocks,
         })
     }
-}
 
-/// Opens all, and tells `run` who waits meanwhile. Inputs that are there come first, then outputs,
-/// for whoever takes those is to be there before inputs wait for their peers. Files that are
-/// written lose what they had when all else is open, and if pipes are all that is read, when the
-/// first writer has come.
-pub fn open_all(
-    graph: &Graph,
-    inputs: &Ends,
-    outputs: &Ends,
-    (stop, run): (&Stop, &RunWatch),
-) -> Result<Opened, Failure> {
-    let sample = |id: &NodeId| graph.node(*id).outputs[0].bytes();
-    let mut readers: Vec<Option<Box<dyn Read + Send>>> = Vec::new();
-    for (id, end) in inputs {
-        readers.push(match end {
-            Some(End::Plain(address)) if !waits(address) => {
-                Some(Named::of(graph, *id, address).reader(sample(id), (stop, run))?)
-            }
-            _ => None,
-        });
+    /// What is given.
+    pub fn iter(&self) -> impl Iterator<Item = &Given> {
+        self.given.iter()
     }
-    let ports = DpdkPorts::open(inputs, outputs, stop)?;
-    let (mut from_ports, mut to_ports) = (ports.readers.into_iter(), ports.writers.into_iter());
-    let mut outs = Vec::new();
-    for (id, end) in outputs {
-        outs.push(match end {
-            Some(End::Plain(address)) => Named::of(graph, *id, address).out((stop, run))?,
-            Some(End::Port(_)) => match to_ports.next() {
-                Some(writer) => Out::There(Box::new(writer)),
-                None => Out::There(Box::new(io::sink())),
-            },
-            None => Out::There(Box::new(io::sink())),
-        });
+
+    /// Whether the graph has no ports of this direction.
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty()
     }
-    let mut awaited = Awaited::default();
-    for ((id, end), reader) in inputs.iter().zip(&mut readers) {
-        match end {
-            Some(End::Plain(address)) if reader.is_none() => {
-                let named = Named::of(graph, *id, address);
-                if let Address::File(path) = address {
-                    awaited.add(path).map_err(|error| named.failed(error))?;
-                }
-                *reader = Some(named.reader(sample(id), (stop, run))?);
-            }
-            Some(End::Port(_)) => {
-                *reader = from_ports.next().map(|port| {
-                    let taken = taken(&graph.path(*id), sample(id));
-                    Box::new(port.taking(taken)) as Box<dyn Read + Send>
-                });
-            }
-            _ => {}
+
+    /// The first port that has no address.
+    pub fn without(&self) -> Option<NodeId> {
+        let has = |id: &NodeId| self.given.iter().any(|given| given.ports.contains(id));
+        self.ports.iter().find(|id| !has(id)).copied()
+    }
+
+    /// What is given to a port, and which of its ports that is.
+    fn of(&self, id: NodeId) -> Option<(usize, usize)> {
+        let given = self.given.iter().enumerate();
+        let mut found = given.filter_map(|(at, given)| {
+            let port = given.ports.iter().position(|port| *port == id)?;
+            Some((at, port))
+        });
+        found.next()
+    }
+
+    /// Refuses standard input or output for more than one address: each would have some of the
+    /// samples.
+    pub fn one_standard(&self, is: fn(&End) -> bool) -> Result<(), Failure> {
+        let mut names = self.iter().filter(|given| is(&given.end));
+        match (names.next(), names.next()) {
+            (Some(first), Some(second)) => Err(Failure::usage(format!(
+                "{} {}=…: {} has the standard stream already; give one of them a file, or a pipe \
+                 of its own",
+                self.option, second.name, first.name
+            ))),
+            _ => Ok(()),
         }
     }
-    // Beside other inputs a pipe may be written with what those have made.
-    if inputs.iter().flat_map(|(_, end)| end).all(End::is_pipe) {
-        let failed = |error| Failure::data(format!("--input {error}"));
-        let waits = |(id, end): &(NodeId, Option<End>)| match end {
-            Some(End::Plain(address)) => Named::of(graph, *id, address).waits(Way::In, run),
-            _ => None,
+
+    /// Refuses times of silence, for which outputs have no use.
+    pub fn no_idle(&self) -> Result<(), Failure> {
+        let idle = |given: &&Given| match &given.end {
+            End::Plain(address) => address.idle().is_some(),
+            End::Port(address) => address.idle.is_some(),
         };
-        let _waits: Vec<_> = inputs.iter().filter_map(waits).collect();
-        awaited.wait(stop).map_err(failed)?;
+        self.iter().find(idle).map_or(Ok(()), |given| {
+            Err(Failure::usage(format!(
+                "{} {}=…: idle= is for inputs; leave it out",
+                self.option, given.name
+            )))
+        })
     }
-    let begin = |out: Out| match out {
-        Out::There(writer) => Ok(writer),
-        Out::File(path, file) => {
-            let failed = |error| Failure::data(format!("--output {}: {error}", path.display()));
-            let file = file.begin().map_err(failed)?;
-            Ok(Box::new(BufWriter::with_capacity(BUFFER, file)) as Box<dyn Write>)
-        }
-    };
-    Ok(Opened {
-        readers: readers.into_iter().flatten().collect(),
-        writers: outs.into_iter().map(begin).collect::<Result<_, _>>()?,
-        kept: ports.kept,
-    })
+
+    /// Deals out what was opened for each that is given to the ports, in the order of the graph's.
+    pub fn deal<T>(&self, opened: Vec<Vec<T>>, other: impl Fn() -> Option<T>) -> Vec<T> {
+        let mut opened: Vec<Vec<Option<T>>> = opened
+            .into_iter()
+            .map(|own| own.into_iter().map(Some).collect())
+            .collect();
+        let take = |id: &NodeId| match self.of(*id) {
+            Some((at, port)) => opened[at].get_mut(port).and_then(Option::take),
+            None => other(),
+        };
+        self.ports.iter().filter_map(take).collect()
+    }
 }

@@ -16,7 +16,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::change::{self, ChangeAt};
-use super::ends::{End, Ends, no_idle, one_standard, open_all, ports};
+use super::ends::{End, Ends};
+use super::open::open_all;
 use super::watch::{Table, Watcher};
 use super::{load, plan};
 use crate::cli::log::{self, LogTo};
@@ -67,7 +68,8 @@ pub struct RunArgs {
     graph: PathBuf,
     /// Where the samples of an input come from: a path, - for standard input, tcp:HOST:PORT,
     /// tcp-listen:ADDRESS:PORT, udp:ADDRESS:PORT, shm:NAME or dpdk:INTERFACE:GROUP:PORT; PORT= may
-    /// be left out if there is one
+    /// be left out if there is one, and several ports have one address as
+    /// PORT,PORT=ADDRESS,planar=SAMPLES
     #[arg(short, long, value_name = "PORT=ADDRESS", value_parser = in_utf8(to_text))]
     input: Vec<String>,
     /// Where the samples of an output go, in the same way; those that are not given go nowhere
@@ -177,18 +179,18 @@ struct Prepared {
 
 /// Reads what the options say of the graph, and refuses what cannot be.
 fn prepare(args: &RunArgs, graph: &Graph) -> Result<Prepared, Failure> {
-    let inputs = ports(graph, "--input", &args.input, graph.inputs().collect())?;
-    let outputs = ports(graph, "--output", &args.output, graph.outputs().collect())?;
-    if let Some((id, _)) = inputs.iter().find(|(_, address)| address.is_none()) {
-        let path = graph.path(*id);
+    let inputs = Ends::new(graph, "--input", &args.input, graph.inputs().collect())?;
+    let outputs = Ends::new(graph, "--output", &args.output, graph.outputs().collect())?;
+    if let Some(id) = inputs.without() {
+        let path = graph.path(id);
         return Err(Failure::usage(format!(
             "--input {path}=…: the input {path} has no address; each input needs one"
         )));
     }
-    one_standard("--input", graph, &inputs, End::is_stdin)?;
-    one_standard("--output", graph, &outputs, End::is_stdout)?;
-    no_idle(graph, &outputs)?;
-    files(args, graph, &inputs, &outputs).check()?;
+    inputs.one_standard(End::is_stdin)?;
+    outputs.one_standard(End::is_stdout)?;
+    outputs.no_idle()?;
+    files(args, &inputs, &outputs).check()?;
     change::check(graph, &args.change)?;
     if inputs.is_empty() && args.limit.is_none() {
         tracing::info!("the graph has no inputs that could end: it runs until it is told to end");
@@ -261,8 +263,7 @@ fn report(
         true => to_json(&done).map_err(Failure::data)?,
         false => words(&done),
     };
-    let mut ends = prepared.outputs.iter().flat_map(|(_, end)| end);
-    if ends.any(End::is_stdout) {
+    if prepared.outputs.iter().any(|given| given.end.is_stdout()) {
         eprintln!("{text}");
     } else {
         println!("{text}");
@@ -295,15 +296,13 @@ fn go(
 }
 
 /// The files of all options.
-fn files(args: &RunArgs, graph: &Graph, inputs: &Ends, outputs: &Ends) -> Files {
+fn files(args: &RunArgs, inputs: &Ends, outputs: &Ends) -> Files {
     let mut files = Files::default().reads("GRAPH", Some(&args.graph));
-    for (id, end) in inputs {
-        let option = format!("--input {}=", graph.path(*id));
-        files = files.reads(&option, end.as_ref().and_then(End::file));
+    for given in inputs.iter() {
+        files = files.reads(&format!("--input {}=", given.name), given.end.file());
     }
-    for (id, end) in outputs {
-        let option = format!("--output {}=", graph.path(*id));
-        files = files.writes(&option, end.as_ref().and_then(End::file));
+    for given in outputs.iter() {
+        files = files.writes(&format!("--output {}=", given.name), given.end.file());
     }
     let files = files
         .reads("--plan", args.plan.as_deref())

@@ -1,5 +1,6 @@
 //! Where samples come from and go to: files, pipes, TCP, UDP, and memory shared with another
-//! process. All of them carry raw little-endian samples, complex numbers interleaved.
+//! process. All of them carry raw little-endian samples, complex numbers interleaved; a
+//! [`BlockLayout`] makes streams of blocks of them, as programs of Laminar's have.
 //!
 //! | address | input | output |
 //! |---|---|---|
@@ -33,6 +34,7 @@
 //! ```
 
 mod address;
+mod blocks;
 mod datagrams;
 mod net;
 mod pipe;
@@ -40,6 +42,7 @@ mod shared;
 mod stop;
 
 pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
+pub use blocks::BlockLayout;
 pub use datagrams::{DatagramSender, LostCounts, LostDatagrams, TakenDatagrams};
 pub use net::{first, resolve};
 pub use pipe::Awaited;

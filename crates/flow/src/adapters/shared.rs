@@ -1,7 +1,7 @@
 //! Memory shared with another process, laid out as BerkeleySharedMemoryFIFO does it: a program
 //! that Laminar generates can be at the other end. What the bytes in the ring are is not said by
-//! that: such a program puts all ports of a bundle there by blocks, of complex ones all real parts
-//! before all imaginary ones; here they are the samples of one port.
+//! that: such a program puts all ports of a bundle there by blocks, as
+//! [`BlockLayout`](super::BlockLayout) has them.
 //!
 //! A segment of POSIX shared memory `NAME` begins with the count of bytes that are in the ring, an
 //! `atomic_int_fast32_t` (8 bytes on x86-64 and Arm with glibc), and the ring follows. The writer
