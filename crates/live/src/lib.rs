@@ -3,7 +3,8 @@
 //! A program describes what it has to show as a [`Document`] of [`Panel`]s: a verdict, figures,
 //! spectra, waterfalls, histograms, bars, time series, tables, a log. The [`Site`] serves a page
 //! that draws them, the documents themselves as JSON, once and as server-sent events, arrays as
-//! `.npy`, files of the program's own, and metrics in text. Nothing comes from elsewhere: the page works through an ssh tunnel.
+//! `.npy`, files of the program's own, and metrics in text. Nothing comes from elsewhere: the page
+//! works through an ssh tunnel.
 //!
 //! # Looking costs little
 //!
