@@ -51,6 +51,9 @@ pub struct Digitiser {
     socket: UdpSocket,
     sync_time: f64,
     next: u64,
+    /// Whether it has been silent, or its time has jumped: then it does not make up for what it has
+    /// not sent.
+    silent: bool,
     /// Polarisations that it sends.
     pub pols: &'static [u64],
     /// Bits of a sample.
@@ -121,6 +124,7 @@ impl Telescope {
                 socket,
                 sync_time,
                 next: 0,
+                silent: true,
                 pols: &POLS,
                 bits: 10,
                 // -11.2 dBFS.
@@ -160,6 +164,7 @@ impl Telescope {
     /// Sends nothing until something has happened.
     pub fn wait(&mut self, happened: impl Fn(&str) -> bool) {
         self.engine.wait(|engine| happened(&engine.log()));
+        self.digitiser.silent = true;
     }
 
     /// Sends until a cause is said in a line with all of these parts, and metrics, page and sensor
@@ -237,12 +242,13 @@ impl Digitiser {
     /// From now on its time is so many seconds later.
     pub fn jump(&mut self, seconds: f64) {
         self.sync_time -= seconds;
+        self.silent = true;
     }
 
-    /// Goes on if it has only paused, else begins with the next chunk.
+    /// Goes on if it has only paused or was held up, else begins with the next chunk.
     fn begin(&mut self) {
         let now = self.now();
-        if now > self.next + PAUSE {
+        if std::mem::take(&mut self.silent) && now > self.next + PAUSE {
             self.next = now.next_multiple_of(CHUNK);
         }
     }
