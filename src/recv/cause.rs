@@ -228,7 +228,7 @@ impl RxStats {
     /// `frame`, which arrived at a UNIX time in nanoseconds.
     pub(crate) fn note_dropped(&self, cause: DropCause, arrived: u64, frame: &[u8], length: usize) {
         self.copies.keep(cause, arrived, frame, length);
-        // Last: who sees the count finds the copy.
+        // Last, so that who sees the count finds the copy.
         self.note_drop(cause);
     }
 

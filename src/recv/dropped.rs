@@ -23,6 +23,10 @@ const HEAD: usize = 3;
 /// Words of a copy.
 const WORDS: usize = HEAD + DroppedPackets::BYTES / size_of::<u64>();
 
+/// Bytes that are copied of datagrams that may be other programs': headers alone, up to those of
+/// TCP.
+const OTHERS: usize = 64;
+
 /// A digitiser's heap has its items in what is copied, also behind the tags of two VLANs.
 const _: () = assert!(HEADERS_LEN + 8 + PREAMBLE_LEN <= DroppedPackets::BYTES);
 
@@ -73,12 +77,13 @@ impl fmt::Debug for DroppedPackets {
 }
 
 impl DroppedPackets {
-    /// Bytes that are copied of a frame, at most: all headers, and all items of SPEAD.
+    /// Bytes that are copied of a frame, at most: all headers, and all items of a digitiser's heap.
     pub const BYTES: usize = 192;
 
     /// Keeps a copy of a datagram of `length` bytes, of which the parser saw `frame`, unless there
-    /// are as many of its cause already as may be in a second. It arrived at a UNIX time in
-    /// nanoseconds. Only one thread may call this.
+    /// are as many of its cause already as may be in a second. Of datagrams that are not the
+    /// engine's the headers are copied alone, because anyone can read copies. It arrived at a UNIX
+    /// time in nanoseconds. Only one thread may call this.
     pub(super) fn keep(&self, cause: DropCause, arrived: u64, frame: &[u8], length: usize) {
         let copies = &self.causes[cause as usize];
         let oldest = copies.oldest.load(Ordering::Relaxed);
@@ -86,7 +91,11 @@ impl DroppedPackets {
         if oldest != 0 && arrived.abs_diff(oldest) < INTERVAL {
             return;
         }
-        let copied = &frame[..frame.len().min(Self::BYTES)];
+        let most = match cause {
+            DropCause::NotIpv4Udp | DropCause::NotOurs => OTHERS,
+            _ => Self::BYTES,
+        };
+        let copied = &frame[..frame.len().min(most)];
         let mut words = [0; WORDS];
         let (head, rest) = words.split_at_mut(HEAD);
         head.copy_from_slice(&[arrived.max(1), length as u64, copied.len() as u64]);
@@ -172,13 +181,15 @@ mod tests {
             let length = [0, 8, 60, 191, 192, 193, 5234][number % 7];
             let whole = vec![number as u8; length];
             let arrived = BEGIN + number as u64;
+            let others = [DropCause::NotIpv4Udp, DropCause::NotOurs].contains(&cause);
+            let most = if others { 64 } else { 192 };
             // The first segment of a chain may be all that is seen.
             packets.keep(cause, arrived, &whole, length + number);
             expected.push(DroppedPacket {
                 cause,
                 arrived,
                 length: length + number,
-                bytes: whole[..length.min(192)].to_vec(),
+                bytes: whole[..length.min(most)].to_vec(),
             });
         }
         assert_eq!(packets.read(), expected);

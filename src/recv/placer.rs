@@ -181,7 +181,8 @@ impl HeapPlacer {
     }
 
     /// When the burst under way came: the time at which a datagram of it is first dropped or kept
-    /// aside, or has to wait for a chunk. Bursts of which all is placed do not read the clock.
+    /// aside, or has to wait for a chunk. Bursts of which all is placed at once do not read the
+    /// clock.
     #[cold]
     fn arrival(&mut self) -> u64 {
         *self.arrived.get_or_insert_with(unix_ns)

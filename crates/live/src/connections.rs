@@ -41,7 +41,7 @@ impl Default for Limits {
 pub enum Class {
     /// Metrics.
     Scrape,
-    /// A page, a document or an array.
+    /// A page, a document, an array or a file.
     Page,
     /// Events, for as long as the client likes.
     Viewer,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::body::Incoming;
@@ -193,10 +193,9 @@ impl Site {
                 .route("/", get(front))
                 .route("/live.json", get(document))
                 .route("/events", get(events))
-                .route("/arrays/{name}", get(array))
-                .route("/{name}", get(file));
+                .route("/arrays/{name}", get(array));
         }
-        router.fallback(nothing_here).with_state(self.clone())
+        router.fallback(file).with_state(self.clone())
     }
 }
 
@@ -276,9 +275,12 @@ async fn front(state: State<Site>, headers: HeaderMap) -> Response {
     (headers, page).into_response()
 }
 
-async fn file(State(site): State<Site>, Path(name): Path<String>) -> Response {
-    let file = site.feed.as_ref().and_then(|feed| feed.file(&name));
-    match file {
+/// A file of the source's own, whatever its name.
+async fn file(State(site): State<Site>, method: Method, uri: Uri) -> Response {
+    let reads = [Method::GET, Method::HEAD].contains(&method);
+    let feed = site.feed.as_ref().filter(|_| reads);
+    let name = uri.path().trim_start_matches('/');
+    match feed.and_then(|feed| feed.file(name)) {
         Some(file) => {
             let kind = (header::CONTENT_TYPE, file.content_type);
             ([kind, FRESH], file.bytes).into_response()
@@ -290,7 +292,8 @@ async fn file(State(site): State<Site>, Path(name): Path<String>) -> Response {
 async fn nothing_here(State(site): State<Site>) -> Response {
     let text = match site.feed {
         Some(_) => {
-            "nothing is here: see / (the page), /metrics, /live.json, /events, /arrays/STREAM.npy\n"
+            "nothing is here: see / (the page, with links to files), /metrics, /live.json, /events, \
+             /arrays/STREAM.npy\n"
         }
         None => "nothing is here: see /metrics\n",
     };

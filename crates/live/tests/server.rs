@@ -137,6 +137,7 @@ async fn browsers_get_the_page_and_scrapers_metrics_at_the_same_address() {
         ("/arrays/a", "no such array"),
         ("/arrays/%2e%2e%2fa.npy", "no such array"),
         ("/nothing", "/live.json"),
+        ("/%ff", "/live.json"),
     ] {
         let text = get(address, path, "*/*").await;
         assert!(
