@@ -2,8 +2,9 @@
 //! pass.
 
 use std::hint::{black_box, spin_loop};
+use std::io;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread::{self, Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use ground::os::run_on;
@@ -32,28 +33,58 @@ pub struct PairsRow {
     pub gigabytes_per_second: Vec<f64>,
     /// Their sum.
     pub sum: f64,
+    /// 10⁹ bytes a second of the first pair alone, measured in the same way.
+    pub alone: f64,
+}
+
+/// Pairs could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum PairsError {
+    /// For a queue.
+    #[error("no memory for blocks of {bytes} bytes: give fewer --pairs or smaller --bytes")]
+    Memory {
+        /// Bytes of a block.
+        bytes: usize,
+    },
+    /// For an end of a queue.
+    #[error("threads for --pairs cannot be started: {0}; give fewer pairs")]
+    Thread(#[from] io::Error),
 }
 
 /// Measures all ways for blocks of some sizes, in bytes, from the first CPU of each pair to its
 /// second one, in all pairs at the same time. Of so many `rounds` the one with the highest sum
-/// counts.
-pub fn measure_pairs(pairs: &[(usize, usize)], sizes: &[usize], rounds: usize) -> Vec<PairsRow> {
-    let row = |bytes: usize, transfer: Transfer| {
-        let sum = |rates: &Vec<f64>| rates.iter().sum::<f64>();
-        let once = |_| at_once(transfer, bytes, pairs);
-        let all = (0..rounds).filter_map(once);
-        let best = all.max_by(|a, b| sum(a).total_cmp(&sum(b)))?;
-        Some(PairsRow {
+/// counts. The first pair is measured alone, too.
+///
+/// # Errors
+///
+/// There is no memory for a queue, or no thread for an end of one.
+pub fn measure_pairs(
+    pairs: &[(usize, usize)],
+    sizes: &[usize],
+    rounds: usize,
+) -> Result<Vec<PairsRow>, PairsError> {
+    let sum = |rates: &Vec<f64>| rates.iter().sum::<f64>();
+    let best = |bytes: usize, transfer: Transfer, pairs: &[(usize, usize)]| {
+        let all = (0..rounds).map(|_| at_once(transfer, bytes, pairs));
+        let all: Vec<Vec<f64>> = all.collect::<Result<_, _>>()?;
+        let best = all.into_iter().max_by(|a, b| sum(a).total_cmp(&sum(b)));
+        Ok::<_, PairsError>(best.unwrap_or_default())
+    };
+    let row = |(bytes, transfer): (usize, Transfer)| {
+        let alone = best(bytes, transfer, &pairs[..pairs.len().min(1)])?;
+        let rates = best(bytes, transfer, pairs)?;
+        Ok(PairsRow {
             transfer: name(transfer).to_owned(),
             bytes: bytes as u64,
-            sum: sum(&best),
-            gigabytes_per_second: best,
+            sum: sum(&rates),
+            gigabytes_per_second: rates,
+            alone: sum(&alone),
         })
     };
     let all = sizes
         .iter()
         .flat_map(|bytes| Transfer::ALL.map(|way| (*bytes, way)));
-    all.filter_map(|(bytes, way)| row(bytes, way)).collect()
+    all.map(row).collect()
 }
 
 /// Where a measurement is.
@@ -100,24 +131,29 @@ impl State {
     }
 }
 
-/// 10⁹ bytes a second of each pair; none if there is no memory for a queue.
-fn at_once(transfer: Transfer, bytes: usize, pairs: &[(usize, usize)]) -> Option<Vec<f64>> {
+/// 10⁹ bytes a second of each pair.
+fn at_once(
+    transfer: Transfer,
+    bytes: usize,
+    pairs: &[(usize, usize)],
+) -> Result<Vec<f64>, PairsError> {
     let state = State::default();
     thread::scope(|scope| {
         let begun = pairs
             .iter()
             .map(|&cpus| pair(scope, &state, transfer, bytes, cpus));
-        let readers: Option<Vec<_>> = begun.collect();
-        if readers.is_some() {
+        let readers: Result<Vec<_>, PairsError> = begun.collect();
+        if readers.is_ok() {
             while state.ready.load(Ordering::Acquire) < 2 * pairs.len() {
                 thread::yield_now();
             }
             state.phase.store(RUNS, Ordering::Release);
             thread::sleep(TIME);
         }
+        // Also where one thread could not be started: the others wait.
         state.phase.store(ENDS, Ordering::Release);
         let rates = readers?.into_iter().map(ScopedJoinHandle::join);
-        rates.collect::<Result<_, _>>().ok()
+        Ok(rates.flatten().collect())
     })
 }
 
@@ -129,13 +165,14 @@ fn pair<'s>(
     transfer: Transfer,
     bytes: usize,
     cpus: (usize, usize),
-) -> Option<ScopedJoinHandle<'s, f64>> {
+) -> Result<ScopedJoinHandle<'s, f64>, PairsError> {
+    let no_memory = |_| PairsError::Memory { bytes };
     let words = bytes.div_ceil(8);
     let signals = vec![1u64; words];
     // Whether signals are copied already that the queue had no room for.
     let mut copied = false;
     if transfer.marks() {
-        let (mut writer, mut reader) = marked::<u64>(SLOTS, words, &[]).ok()?;
+        let (mut writer, mut reader) = marked::<u64>(SLOTS, words, &[]).map_err(no_memory)?;
         let write = move |own: &mut [u64]| {
             if transfer.copies() {
                 if !copied {
@@ -163,9 +200,9 @@ fn pair<'s>(
                 true
             })
         };
-        return Some(start(scope, state, words, cpus, write, read));
+        return start(scope, state, words, cpus, write, read);
     }
-    let (mut writer, mut reader) = queue::<u64>(SLOTS, words, &[]).ok()?;
+    let (mut writer, mut reader) = queue::<u64>(SLOTS, words, &[]).map_err(no_memory)?;
     let write = move |own: &mut [u64]| {
         if transfer.copies() {
             if !copied {
@@ -196,7 +233,7 @@ fn pair<'s>(
             true
         })
     };
-    Some(start(scope, state, words, cpus, write, read))
+    start(scope, state, words, cpus, write, read)
 }
 
 fn start<'s>(
@@ -206,13 +243,13 @@ fn start<'s>(
     (from, to): (usize, usize),
     mut write: impl FnMut(&mut [u64]) -> bool + Send + 's,
     mut read: impl FnMut(&mut [u64], &mut [u64]) -> bool + Send + 's,
-) -> ScopedJoinHandle<'s, f64> {
-    scope.spawn(move || {
+) -> Result<ScopedJoinHandle<'s, f64>, PairsError> {
+    Builder::new().spawn_scoped(scope, move || {
         let mut own = vec![0; words];
         state.begin(from);
         state.repeat(|| write(&mut own));
-    });
-    scope.spawn(move || {
+    })?;
+    let reader = Builder::new().spawn_scoped(scope, move || {
         let (mut own, mut target) = (vec![0; words], vec![0; words]);
         state.begin(to);
         let begin = Instant::now();
@@ -223,7 +260,8 @@ fn start<'s>(
         });
         let bytes = 8 * words as u64 * blocks;
         bytes as f64 / begin.elapsed().as_nanos().max(1) as f64
-    })
+    })?;
+    Ok(reader)
 }
 
 #[cfg(test)]
@@ -236,7 +274,7 @@ mod tests {
     fn every_pair_is_measured_in_every_way() {
         let cpus = allowed_cpus();
         let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
-        let rows = measure_pairs(&[(first, last), (last, first)], &[64, 4096], 1);
+        let rows = measure_pairs(&[(first, last), (last, first)], &[64, 4096], 1).unwrap();
         let measured: Vec<(u64, &str)> = rows
             .iter()
             .map(|row| (row.bytes, row.transfer.as_str()))
@@ -247,6 +285,7 @@ mod tests {
             let rates = &row.gigabytes_per_second;
             assert_eq!(rates.len(), 2, "{row:?}");
             assert_eq!(row.sum, rates[0] + rates[1]);
+            assert!(row.alone > 0.0, "{row:?}");
         }
     }
 }

@@ -320,7 +320,8 @@ fn show(checked: &Checked) {
             .collect();
         let cycles = partition.least_blocks_per_partition.map(|least| {
             let cycles = counted(partition.cycles as u64, "cycle");
-            format!("; in {at_least}{cycles}, the least has {least:.2} blocks a partition")
+            let of = if is_complete { "" } else { " of those found" };
+            format!("; in {at_least}{cycles}, the least{of} has {least:.2} blocks a partition")
         });
         println!(
             "nodes    {}: {}; {} at once{}",

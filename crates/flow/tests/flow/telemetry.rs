@@ -138,6 +138,13 @@ fn a_line_of_a_table_has_what_was_done_since_the_one_before() {
         for title in ["interval_step_most_ns", "interval_latency_most_ns"] {
             assert_eq!(column(&line, title), "", "{line:?}");
         }
+        for title in [
+            "interval_busy_percent",
+            "interval_waiting_to_read_percent",
+            "interval_waiting_to_write_percent",
+        ] {
+            assert_eq!(column(&line, title), "0.00", "{line:?}");
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `karoo flow bench queues`.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use ground::counted;
 use host::topology::{CpuList, Machine, Root};
@@ -40,7 +42,11 @@ pub struct QueueArgs {
 fn pair(text: &str) -> Result<(usize, usize), String> {
     let rule = "it must be two CPUs with a colon between them, such as 0:4";
     let (from, to) = text.split_once(':').ok_or_else(|| rule.to_owned())?;
-    Ok((whole_number(from, rule)?, whole_number(to, rule)?))
+    let (from, to) = (whole_number(from, rule)?, whole_number(to, rule)?);
+    match from == to {
+        true => Err("one CPU cannot be both ends: it would wait for itself".to_owned()),
+        false => Ok((from, to)),
+    }
 }
 
 fn bytes(text: &str) -> Result<usize, String> {
@@ -78,6 +84,13 @@ pub fn run(args: &QueueArgs) -> Result<(), Failure> {
         Some(first) => *first,
         None => two_cpus(args.cpus.as_ref())?,
     };
+    let mut known = BTreeSet::new();
+    let ends = args.pairs.iter().flat_map(|pair| [pair.0, pair.1]);
+    if args.pairs.len() > 1
+        && let Some(cpu) = { ends }.find(|&cpu| !known.insert(cpu))
+    {
+        tracing::warn!("--pairs: CPU {cpu} is in several pairs, which take its time by turns");
+    }
     let rounds = args.rounds.into();
     let report = Report {
         cpus: [cpus.0, cpus.1],
@@ -86,7 +99,7 @@ pub fn run(args: &QueueArgs) -> Result<(), Failure> {
         pairs: args.pairs.iter().map(|pair| [pair.0, pair.1]).collect(),
         at_once: match args.pairs.is_empty() {
             true => Vec::new(),
-            false => measure_pairs(&args.pairs, &args.bytes, rounds),
+            false => measure_pairs(&args.pairs, &args.bytes, rounds).map_err(Failure::data)?,
         },
     };
     if args.json {
@@ -123,13 +136,16 @@ fn tell_pairs(report: &Report) {
     println!("\n{count} at once, GB/s");
     let column = |[from, to]: &[usize; 2]| format!(" {:>8}", format!("{from}:{to}"));
     let columns: String = report.pairs.iter().map(column).collect();
-    println!("{:>8}  {:<14} {:>10}{columns}", "bytes", "", "all");
+    println!(
+        "{:>8}  {:<14} {:>11} {:>10}{columns}",
+        "bytes", "", "first alone", "all"
+    );
     for row in &report.at_once {
-        let rate = |rate: &f64| format!(" {rate:>8.2}");
+        let rate = |rate: &f64| format!(" {rate:>8.3}");
         let rates: String = row.gigabytes_per_second.iter().map(rate).collect();
         println!(
-            "{:>8}  {:<14} {:>10.2}{rates}",
-            row.bytes, row.transfer, row.sum
+            "{:>8}  {:<14} {:>11.3} {:>10.3}{rates}",
+            row.bytes, row.transfer, row.alone, row.sum
         );
     }
 }
