@@ -228,7 +228,8 @@ impl Node for TappedDelay {
         same(self.of, inputs[0])?;
         if let Some(reset) = inputs.get(1).filter(|kind| **kind != Type::BOOL) {
             return Err(Mismatch::of_type(format!(
-                "input 2 is {reset}: a reset is one bool; convert it"
+                "input 2 is {reset}: a reset is one bool, or in GraphML one real number; \
+                 convert it"
             )));
         }
         self.check().map_err(Mismatch::of_parameter)?;

@@ -32,8 +32,8 @@ fn arc((from, port): (&str, usize), (to, at): (&str, usize), kind: Type) -> Stri
     )
 }
 
-/// A graph of one block between inputs of these types and an output.
-fn block(function: &str, own: &[(&str, &str)], inputs: &[Type], output: Type) -> Loaded {
+/// A file with one block between inputs of these types and an output.
+fn file(function: &str, own: &[(&str, &str)], inputs: &[Type], output: Type) -> String {
     let named = [
         ("instance_name", "blk"),
         ("block_node_type", "Standard"),
@@ -50,7 +50,12 @@ fn block(function: &str, own: &[(&str, &str)], inputs: &[Type], output: Type) ->
         text += &arc(("in", at + 1), ("b", at + 1), *kind);
     }
     text += &arc(("b", 1), ("out", 1), output);
-    let text = format!("<graphml><graph>\n{text}</graph></graphml>\n");
+    format!("<graphml><graph>\n{text}</graph></graphml>\n")
+}
+
+/// The graph of such a file.
+fn block(function: &str, own: &[(&str, &str)], inputs: &[Type], output: Type) -> Loaded {
+    let text = file(function, own, inputs, output);
     Graph::from_graphml(&text, "file.graphml").unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -210,6 +215,13 @@ fn laminars_own_blocks_are_read() {
         let kinds = [Type::F64, resets[0].kind()];
         let delay = block("TappedDelayWithReset", &depth, &kinds, wide);
         assert_eq!(run(&delay, &[samples.clone(), resets.to_vec()]), wanted);
+    }
+    // Nothing else says where it is not 0.
+    for kind in [Type::I16.vector(2), Type::F32.complex()] {
+        let text = file("TappedDelayWithReset", &depth, &[Type::F64, kind], wide);
+        let problems = Graph::from_graphml(&text, "file.graphml").err().unwrap();
+        let wanted = format!("blk: input 2 is {kind}:");
+        assert!(problems.to_string().contains(&wanted), "{problems}");
     }
     let four = Type::F64.complex().vector(2);
     let dot = block("DotProductNoConj", &[], &[four, four], Type::F64.complex());

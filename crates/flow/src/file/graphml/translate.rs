@@ -392,12 +392,14 @@ impl Translator<'_> {
         }
     }
 
-    /// Gives a tapped delay whose reset is a number a node that says where it is not 0. False where
-    /// there is no room for one more node.
+    /// Gives a tapped delay whose reset is a real number a node that says where it is not 0. Other
+    /// resets stay as they are, for the delay to refuse. False where there is no room for one more
+    /// node.
     fn reset_by_number(&mut self, node: usize, inputs: &BTreeMap<usize, Type>) -> bool {
         let is_delay = self.text(node, "block_function") == "TappedDelayWithReset";
         let kind = inputs.get(&1).copied();
-        let kind = kind.filter(|kind| is_delay && kind.scalar != Scalar::Bool);
+        let is_number = |kind: &Type| *kind == Type::of(kind.scalar) && *kind != Type::BOOL;
+        let kind = kind.filter(|kind| is_delay && is_number(kind));
         let (Some(kind), Some(&Inputs::Node(delay, 2))) = (kind, self.inputs.get(&node)) else {
             return true;
         };
