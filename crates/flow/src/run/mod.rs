@@ -171,6 +171,8 @@ pub struct Outcome {
 
 impl Handle {
     /// Ends the run behind the block of inputs that is being read. All that has come in comes out.
+    /// The first input ends with what its reader gives next. The others are read up to there, for
+    /// about a second at most: readers that may wait longer are to end too.
     pub fn quit(&self) {
         self.control.quit();
     }

@@ -1,10 +1,11 @@
 //! The outside: raw samples from readers into blocks, and from blocks to writers.
 
+use std::cell::OnceCell;
 use std::io::{ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::control::{Failure, panicked};
 use super::lane::{SignalShape, Store};
@@ -14,6 +15,10 @@ use crate::types::{Scalar, Type};
 
 /// Rounds whose begin is remembered. More than that many under way are not timed.
 const REMEMBERED: usize = 4096;
+
+/// How long inputs are still read whose first input has ended because the run is to end: one of
+/// which little comes at a time may take very long.
+const LAST: Duration = Duration::from_secs(1);
 
 /// When the inputs of recent rounds were read, in nanoseconds since the start.
 pub(super) struct Begins {
@@ -157,8 +162,8 @@ impl Inlet {
     fn round(&mut self, at: u64, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
         let control = &self.queues.control;
         let is_ending = || control.quits() || control.stopped();
-        let mut got = at + self.step;
-        for (port, reader) in self.ports.iter().zip(&mut self.readers) {
+        let (mut got, quits) = (at + self.step, OnceCell::new());
+        for (place, (port, reader)) in self.ports.iter().zip(&mut self.readers).enumerate() {
             let samples = (self.step / port.period) as usize;
             let size = port.kind.bytes();
             // Nothing is read that is behind the end, of the run or of another input.
@@ -168,7 +173,16 @@ impl Inlet {
             };
             bytes.clear();
             bytes.resize(samples * size, 0);
-            let wanted = || if is_ending() { 0 } else { due() * size };
+            // Where the run is to end, the first input does so at once. Others are read up to
+            // there: what belongs to the first one's samples may have come with those.
+            let is_over = || match place {
+                0 => is_ending(),
+                _ => {
+                    let is_late = || quits.get_or_init(Instant::now).elapsed() > LAST;
+                    control.stopped() || control.quits() && is_late()
+                }
+            };
+            let wanted = || if is_over() { 0 } else { due() * size };
             let fill = || Ok(fill(reader.as_mut(), bytes, wanted));
             let (read, done) = guarded(&port.path, "read", fill)?;
             if let Err(failure) = guarded(&port.path, "read", || done) {

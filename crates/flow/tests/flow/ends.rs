@@ -180,6 +180,44 @@ fn a_run_that_is_told_to_end_waits_for_no_more_of_a_block() {
     assert_eq!(run.run().unwrap().ticks, 1);
 }
 
+/// Gives three samples, and wants the end when more are asked for.
+struct Quits(Receiver<Handle>, bool);
+
+impl Read for Quits {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        if std::mem::replace(&mut self.1, true) {
+            self.0.recv().unwrap().quit();
+            return Ok(0);
+        }
+        bytes[..12].fill(0);
+        Ok(12)
+    }
+}
+
+/// Gives a byte at a time, and so many at all.
+struct Bytes(usize);
+
+impl Read for Bytes {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.0 = self.0.checked_sub(1).expect("it is read behind the end");
+        bytes[0] = 0;
+        Ok(1)
+    }
+}
+
+#[test]
+fn a_run_that_is_told_to_end_reads_all_inputs_up_to_where_the_first_ended() {
+    let g = Builder::new("sum");
+    g.output("y", g.input("a", Type::F32) + g.input("b", Type::F32));
+    let executor = Executor::new(&g.build().unwrap(), Settings::default()).unwrap();
+    let (told, handle) = channel();
+    let readers: Vec<Box<dyn Read + Send>> =
+        vec![Box::new(Quits(handle, false)), Box::new(Bytes(12))];
+    let run = executor.prepare(readers, sink()).unwrap();
+    told.send(run.handle()).unwrap();
+    assert_eq!(run.run().unwrap().ticks, 3);
+}
+
 /// Gives so many bytes, and no more.
 struct NoMore(usize);
 
