@@ -6,6 +6,7 @@
 //! of 4 if these have more, and so does the next element.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,40 @@ mod tests;
 
 /// The most bytes to whose multiples blocks are aligned.
 const PACK: usize = 4;
+
+/// Bytes that are read at once, unless an element has more.
+const AT_ONCE: usize = 1 << 16;
+
+/// Why there is no layout of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockLayoutError {
+    /// A block has no bytes: that of the port with this number, from 0 on.
+    Empty(usize),
+    /// An element has more than [`BlockLayout::MAX_BYTES`]: so many, as far as they can be counted.
+    Large(usize),
+}
+
+impl fmt::Display for BlockLayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            BlockLayoutError::Empty(port) => {
+                write!(
+                    f,
+                    "the block of port {port} has no samples: give one at least"
+                )
+            }
+            BlockLayoutError::Large(bytes) => {
+                let most = BlockLayout::MAX_BYTES;
+                write!(
+                    f,
+                    "an element has {bytes} bytes, more than {most}: give less"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for BlockLayoutError {}
 
 /// How blocks of samples of some ports lie in an element of their stream.
 ///
@@ -68,19 +103,24 @@ impl BlockLayout {
     ///
     /// # Errors
     ///
-    /// The bytes of an element, if it has more than [`MAX_BYTES`](BlockLayout::MAX_BYTES), as far
-    /// as they can be counted.
-    pub fn new(ports: impl IntoIterator<Item = (Type, usize)>) -> Result<BlockLayout, usize> {
+    /// A block without samples, or an element of more than
+    /// [`MAX_BYTES`](BlockLayout::MAX_BYTES).
+    pub fn new(
+        ports: impl IntoIterator<Item = (Type, usize)>,
+    ) -> Result<BlockLayout, BlockLayoutError> {
         let (mut planes, mut end, mut widest) = (Vec::new(), 0usize, 1);
-        for (kind, samples) in ports {
+        for (port, (kind, samples)) in ports.into_iter().enumerate() {
             let number = kind.scalar.bytes();
             let aligned = number.min(PACK);
             widest = widest.max(aligned);
             let at = end.next_multiple_of(aligned);
             let bytes = kind.bytes().saturating_mul(samples);
+            if bytes == 0 {
+                return Err(BlockLayoutError::Empty(port));
+            }
             end = at.saturating_add(bytes);
             if end > BlockLayout::MAX_BYTES {
-                return Err(end);
+                return Err(BlockLayoutError::Large(end));
             }
             planes.push(Plane {
                 at,
@@ -103,8 +143,19 @@ impl BlockLayout {
         let periods = periods(graph)?;
         let period = |id: &NodeId| periods.get(id.index()).copied().unwrap_or(1);
         let least = ports.iter().map(period).min().unwrap_or(1);
-        let whole = ports.iter().map(|id| period(id) / gcd(period(id), least));
-        let whole = whole.fold(1, |all, one| lcm(all, u128::from(one)));
+        let mut whole = 1;
+        for id in ports {
+            let one = period(id) / gcd(period(id), least);
+            whole = lcm(whole, u128::from(one));
+            // An element would have more bytes, and a few such rates more than can be counted.
+            if whole > BlockLayout::MAX_BYTES as u128 {
+                return Err(format!(
+                    "a block of {samples}: each port has whole samples only in blocks of more \
+                     than {}, as their rates are: give each port an address of its own",
+                    BlockLayout::MAX_BYTES
+                ));
+            }
+        }
         if !(samples as u128).is_multiple_of(whole) {
             return Err(format!(
                 "a block of {samples}: must be a multiple of {whole}, so that each port has whole \
@@ -118,12 +169,7 @@ impl BlockLayout {
             let own = ticks / u128::from(period(id));
             (kind.copied().unwrap_or(Type::U8), own as usize)
         });
-        BlockLayout::new(kinds).map_err(|bytes| {
-            let most = BlockLayout::MAX_BYTES;
-            format!(
-                "a block of {samples}: makes elements of {bytes} bytes, more than {most}: give less"
-            )
-        })
+        BlockLayout::new(kinds).map_err(|error| format!("a block of {samples}: {error}"))
     }
 
     /// Bytes of an element.
@@ -131,13 +177,14 @@ impl BlockLayout {
         self.bytes
     }
 
-    /// Readers of the samples of each port, complex numbers interleaved. An element is read when
-    /// the first port needs it. A stream that ends within an element is an error, unless `stop` is
-    /// set.
+    /// Readers of the samples of each port, complex numbers interleaved. Elements are read when the
+    /// first port needs them, as many as it asks for and as there are, and no byte behind them. A
+    /// stream that ends within an element is an error, unless `stop` is set.
     pub fn readers(self, reader: Box<dyn Read + Send>, stop: &Stop) -> Vec<Box<dyn Read + Send>> {
         let ports = self.planes.len();
+        let at_once = (AT_ONCE / self.bytes.max(1)).max(1);
         let source = BlockSource {
-            element: vec![0; self.bytes],
+            elements: vec![0; at_once * self.bytes],
             filled: 0,
             samples: self.planes.iter().map(|_| Samples::default()).collect(),
             layout: self,
@@ -153,14 +200,14 @@ impl BlockLayout {
         (0..ports).map(port).collect()
     }
 
-    /// Writers of the samples of each port, complex numbers interleaved. An element is written when
-    /// all ports have their blocks. When all samples are written, the first writer is to be
-    /// flushed, as often as `writer`: it fills up what is left with zeros to an element. Others
-    /// need no flush.
+    /// Writers of the samples of each port, complex numbers interleaved. Elements are written when
+    /// all ports have their blocks of them, all of those together. When all samples are written,
+    /// the first writer is to be flushed, as often as `writer`: it fills up what is left with zeros
+    /// to an element. Others need no flush.
     pub fn writers(self, writer: Box<dyn Write>) -> Vec<Box<dyn Write>> {
         let ports = self.planes.len();
         let sink = BlockSink {
-            element: vec![0; self.bytes],
+            elements: Vec::new(),
             samples: self.planes.iter().map(|_| Samples::default()).collect(),
             layout: self,
             writer,
@@ -251,8 +298,8 @@ impl Plane {
 struct BlockSource {
     layout: BlockLayout,
     reader: Box<dyn Read + Send>,
-    /// The element that is being read, as far as it is.
-    element: Vec<u8>,
+    /// Elements that are being read, as far as they are: the last one may not be whole.
+    elements: Vec<u8>,
     filled: usize,
     samples: Vec<Samples>,
     stop: Stop,
@@ -260,32 +307,38 @@ struct BlockSource {
 }
 
 impl BlockSource {
-    /// Reads an element; false at the end.
-    fn fill(&mut self) -> io::Result<bool> {
-        while self.filled < self.layout.bytes && !self.over {
-            match self.reader.read(&mut self.element[self.filled..]) {
+    /// Reads an element, or some of up to `wanted` if there are more; false at the end.
+    fn fill(&mut self, wanted: usize) -> io::Result<bool> {
+        let one = self.layout.bytes;
+        let end = wanted.saturating_mul(one).clamp(one, self.elements.len());
+        while self.filled < one && !self.over {
+            match self.reader.read(&mut self.elements[self.filled..end]) {
                 Ok(0) => self.over = true,
                 Ok(more) => self.filled += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        let filled = std::mem::take(&mut self.filled);
-        if filled == self.layout.bytes {
-            for (plane, samples) in self.layout.planes.iter().zip(&mut self.samples) {
-                plane.gather(&self.element, samples.more(plane.bytes));
+        let whole = self.filled - self.filled % one;
+        for (plane, samples) in self.layout.planes.iter().zip(&mut self.samples) {
+            let blocks = samples.more(whole / one * plane.bytes);
+            let blocks = blocks.chunks_exact_mut(plane.bytes);
+            for (element, block) in self.elements[..whole].chunks_exact(one).zip(blocks) {
+                plane.gather(element, block);
             }
+        }
+        if whole > 0 {
+            self.elements.copy_within(whole..self.filled, 0);
+            self.filled -= whole;
             return Ok(true);
         }
+        let filled = std::mem::take(&mut self.filled);
         if filled == 0 || self.stop.is_set() {
             return Ok(false);
         }
         Err(io::Error::new(
             ErrorKind::UnexpectedEof,
-            format!(
-                "the stream ends {filled} bytes into an element of {}: give whole blocks",
-                self.layout.bytes
-            ),
+            format!("the stream ends {filled} bytes into an element of {one}: give whole blocks"),
         ))
     }
 }
@@ -299,7 +352,11 @@ struct PortReader {
 impl Read for PortReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-        if source.samples[self.port].rest().is_empty() && !source.fill()? {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let wanted = bytes.len().div_ceil(source.layout.planes[self.port].bytes);
+        if source.samples[self.port].rest().is_empty() && !source.fill(wanted)? {
             return Ok(0);
         }
         let samples = &mut source.samples[self.port];
@@ -314,25 +371,31 @@ impl Read for PortReader {
 struct BlockSink {
     layout: BlockLayout,
     writer: Box<dyn Write>,
-    element: Vec<u8>,
+    /// Elements that are written together. What is between their blocks stays 0.
+    elements: Vec<u8>,
     samples: Vec<Samples>,
 }
 
 impl BlockSink {
-    /// Writes what is whole.
+    /// Writes what is whole, at once: a system call for each element would take longer than all
+    /// else where elements are small.
     fn send(&mut self) -> io::Result<()> {
-        let planes = || self.layout.planes.iter();
-        while planes()
-            .zip(&self.samples)
-            .all(|(plane, samples)| samples.rest().len() >= plane.bytes)
-        {
-            for (plane, samples) in planes().zip(&mut self.samples) {
-                plane.scatter(&samples.rest()[..plane.bytes], &mut self.element);
-                samples.taken += plane.bytes;
-            }
-            self.writer.write_all(&self.element)?;
+        let planes = &self.layout.planes;
+        let whole = planes.iter().zip(&self.samples);
+        let whole = whole.map(|(plane, samples)| samples.rest().len() / plane.bytes);
+        let whole = whole.min().unwrap_or(0);
+        if whole == 0 {
+            return Ok(());
         }
-        Ok(())
+        self.elements.resize(whole * self.layout.bytes, 0);
+        for (plane, samples) in planes.iter().zip(&mut self.samples) {
+            let elements = self.elements.chunks_exact_mut(self.layout.bytes);
+            for (element, block) in elements.zip(samples.rest().chunks_exact(plane.bytes)) {
+                plane.scatter(block, element);
+            }
+            samples.taken += whole * plane.bytes;
+        }
+        self.writer.write_all(&self.elements)
     }
 
     /// Fills up what has begun.

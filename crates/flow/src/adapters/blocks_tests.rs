@@ -144,9 +144,97 @@ fn ports_of_lower_rates_have_smaller_blocks() {
 }
 
 #[test]
+fn a_block_without_samples_is_refused() {
+    let empty = Type::F32.vector(0);
+    for port in [(Type::F32, 0), (empty, 3)] {
+        let error = BlockLayout::new([(Type::U8, 1), port]).unwrap_err();
+        assert_eq!(error, BlockLayoutError::Empty(1));
+    }
+}
+
+#[test]
+fn rates_with_too_little_in_common_are_refused_however_many() {
+    let g = Builder::new("primes");
+    let x = g.input("x", Type::U8);
+    let is_prime = |n: &usize| {
+        (2..*n)
+            .take_while(|d| d * d <= *n)
+            .all(|d| !n.is_multiple_of(d))
+    };
+    for prime in (1022..).filter(is_prime).take(15) {
+        g.output(&format!("of{prime}"), x.down(prime as u64));
+    }
+    // One sample of it is the least of any.
+    g.output("all", x);
+    let graph = g.build().unwrap();
+    let ports: Vec<NodeId> = graph.outputs().collect();
+    let error = BlockLayout::of(&graph, &ports, 1 << 20).unwrap_err();
+    assert!(error.contains("give each port an address"), "{error}");
+}
+
+/// Gives pieces of a stream as they are, and counts the bytes that it was asked for.
+struct Pieces(Vec<Vec<u8>>, Arc<Mutex<Vec<usize>>>);
+
+impl Read for Pieces {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.1.lock().unwrap().push(bytes.len());
+        assert!(!self.0.is_empty(), "whoever reads would wait");
+        let piece = self.0.remove(0);
+        bytes[..piece.len()].copy_from_slice(&piece);
+        Ok(piece.len())
+    }
+}
+
+#[test]
+fn many_elements_are_read_at_once_and_none_is_waited_for() {
+    let asked = Arc::default();
+    let pieces = [vec![1, 2], vec![3], vec![4, 5, 6, 7, 8, 9, 10]];
+    let layout = layout(&[("u8", 2), ("u8", 1)]);
+    let reader = Pieces(pieces.into(), Arc::clone(&asked));
+    let mut readers = layout.readers(Box::new(reader), &Stop::new());
+    // Seven samples are in four elements of three bytes; the first element has come.
+    let mut samples = [0; 7];
+    assert_eq!(readers[0].read(&mut samples).unwrap(), 2);
+    assert_eq!(samples[..2], [1, 2]);
+    // Two more elements, and a byte of the next.
+    assert_eq!(readers[0].read(&mut samples[2..]).unwrap(), 4);
+    assert_eq!(samples, [1, 2, 4, 5, 7, 8, 0]);
+    let mut others = [0; 3];
+    readers[1].read_exact(&mut others).unwrap();
+    assert_eq!(others, [3, 6, 9]);
+    // No more than what is asked for is read: the rest is for whoever reads behind a limit.
+    assert_eq!(*asked.lock().unwrap(), [12, 10, 9]);
+}
+
+/// Counts writes.
+#[derive(Clone, Default)]
+struct Writes(Rc<RefCell<Vec<usize>>>);
+
+impl Write for Writes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().push(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn whole_elements_are_written_at_once() {
+    let writes = Writes::default();
+    let mut writers = layout(&[("u8", 2), ("u8", 1)]).writers(Box::new(writes.clone()));
+    writers[0].write_all(&[0; 2 * 1000 + 1]).unwrap();
+    writers[1].write_all(&[0; 1000]).unwrap();
+    assert_eq!(*writes.0.borrow(), [3000]);
+}
+
+#[test]
 fn elements_that_no_memory_would_hold_are_none() {
     let large = Type::F64.complex().vector(1 << 20);
-    assert_eq!(BlockLayout::new([(large, usize::MAX)]), Err(usize::MAX));
-    assert_eq!(BlockLayout::new([(large, 17)]), Err(17 << 24));
-    assert!(BlockLayout::new([(large, 16)]).is_ok());
+    let of = |samples: usize| BlockLayout::new([(large, samples)]);
+    assert_eq!(of(usize::MAX), Err(BlockLayoutError::Large(usize::MAX)));
+    assert_eq!(of(17), Err(BlockLayoutError::Large(17 << 24)));
+    assert!(of(16).is_ok());
 }

@@ -42,7 +42,7 @@ mod shared;
 mod stop;
 
 pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
-pub use blocks::BlockLayout;
+pub use blocks::{BlockLayout, BlockLayoutError};
 pub use datagrams::{DatagramSender, LostCounts, LostDatagrams, TakenDatagrams};
 pub use net::{first, resolve};
 pub use pipe::Awaited;
