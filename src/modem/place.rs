@@ -82,7 +82,7 @@ impl FromStr for Place {
         if text.starts_with(PORT_SCHEME) {
             return text.parse().map(Self::Port);
         }
-        match Address::parse_among(text, &[PORT_SCHEME])? {
+        match Address::parse_among(text, &[PORT_SCHEME], &[])? {
             Address::Udp { peer, bytes, idle } => Ok(Self::Socket { peer, bytes, idle }),
             Address::File(path) => match capture(text, &path)? {
                 Some((path, bytes)) => Ok(Self::Capture { path, bytes }),

@@ -1,13 +1,21 @@
 //! Streams of blocks at the ends of `karoo flow run`: as the structures of programs that Laminar
 //! generates, which these tests lay out by hand.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Child;
 use std::thread;
 
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use tempfile::{TempDir, tempdir};
 
 use super::flow::graph;
+use crate::modem_mistakes::{interrupt, started};
 use crate::support::{karoo, karoo_ok, refused};
 
 /// A real and a complex input, each with its output.
@@ -61,6 +69,16 @@ impl Room {
     fn with(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         fs::write(self.at(name), bytes).unwrap();
         self.at(name)
+    }
+}
+
+/// A program that ends with the test, whatever becomes of that.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -147,15 +165,54 @@ fn two_runs_pass_blocks_of_several_ports_through_shared_memory() {
     let memory = format!("shm:karoo-blocks-{},planar=8,size=4096", std::process::id());
     let (to, from) = (format!("v,w={memory}"), format!("x,z={memory}"));
     let run = ["flow", "run", &both, "--no-pin"];
-    thread::scope(|scope| {
-        let input = format!("x,z={blocks},planar=8");
-        let first = [&run[..], &["-i", &input, "-o", &to]].concat();
-        let first: Vec<String> = first.into_iter().map(str::to_owned).collect();
-        scope.spawn(move || karoo_ok(first));
-        let output = format!("v,w={},planar=8", room.at("out"));
-        karoo_ok(run.iter().chain(&["-i", &from, "-o", &output]));
-    });
+    let input = format!("x,z={blocks},planar=8");
+    // It would wait for ever for a reader that does not come.
+    let mut first = Started(started(&[&run[..], &["-i", &input, "-o", &to]].concat()));
+    let output = format!("v,w={},planar=8", room.at("out"));
+    karoo_ok(run.iter().chain(&["-i", &from, "-o", &output]));
+    assert!(first.0.wait().unwrap().success());
     assert_eq!(fs::read(room.at("out")).unwrap(), numbers(4));
+}
+
+/// Bytes in a pipe that nobody has read.
+fn unread(pipe: &File) -> libc::c_int {
+    let mut bytes = 0;
+    // SAFETY: a descriptor that is open, and a number of this function's own that is written.
+    let done = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    assert_eq!(done, 0);
+    bytes
+}
+
+#[test]
+fn whole_elements_come_out_at_a_signal() {
+    let room = Room::new();
+    let both = room.with("both.toml", BOTH);
+    let pipe = room.at("pipe");
+    mkfifo(Path::new(&pipe), Mode::S_IRWXU).unwrap();
+    let (input, output) = (format!("x,z={pipe},planar=4"), room.at("out"));
+    let to = format!("v,w={output},planar=4");
+    let run = ["flow", "run", &both, "--no-pin", "-i", &input, "-o", &to];
+    let mut child = Started(started(&run));
+    // Both ways, so that it waits for nobody.
+    let both_ways = File::options().read(true).write(true).open(&pipe);
+    let mut writer = both_ways.unwrap();
+    // float x[4], z_re[4], z_im[4]; four more bytes are no element.
+    let element = |e: usize| ticks(e).chain(ticks(e)).chain(ticks(e));
+    let some = bytes((0..10).flat_map(element).chain([0]));
+    writer.write_all(&some).unwrap();
+    while unread(&writer) > 0 {
+        assert!(child.0.try_wait().unwrap().is_none(), "it has ended");
+        thread::yield_now();
+    }
+    interrupt(&child.0);
+    assert!(child.0.wait().unwrap().success());
+    let element = |e: usize| {
+        let v = ticks(e).map(|n| 2 * n);
+        let w = [4 * e, 4 * e + 2];
+        v.chain(w).chain(w)
+    };
+    let wanted = bytes((0..10).flat_map(element));
+    assert_eq!(fs::read(&output).unwrap(), wanted);
 }
 
 #[test]
@@ -184,12 +241,30 @@ fn blocks_that_cannot_be_are_refused() {
     refused_with(&input(",planar=4"), &both_outputs, 2, "a multiple of 2");
     let twice = format!("x,x={blocks},planar=4");
     refused_with(&twice, &output, 2, "name each once");
-    let datagrams = "x,z=udp:127.0.0.1:5004,planar=4";
-    refused_with(datagrams, &output, 2, "planar= is not for datagrams");
+    for (input, wanted) in [
+        ("x=udp:127.0.0.1:5004,planar=4", "planar= is not for data"),
+        ("x,z=udp:127.0.0.1:5004", "give each port an address"),
+        ("x,z=udp:127.0.0.1:5004,planar=4", "give each port an addr"),
+        ("x,q=a,planar=4", "no port `q`; write PORT=ADDRESS with"),
+        ("x,q=a,planar=4", "or PORT,PORT=ADDRESS,planar=SAMPLES"),
+        ("x=shm:a,plana=4", "there are size=, idle= and planar="),
+        ("x=,planar=4", "--input x=…: no address"),
+    ] {
+        refused_with(input, &output, 2, wanted);
+    }
+    let taken = input(",planar=4");
+    // A block of standard input, and an option where an address is missing.
+    let filter = graph("filter.toml");
+    let one = ["flow", "run", &filter, "-i"];
+    refused(&karoo(one.iter().chain(&["-,planar=0"])), 2, "`planar=0`");
+    let option = karoo(one.iter().chain(&["-o", "--no-pin"]));
+    refused(&option, 2, "it looks like an option");
+    let again = [&run[..], &["-i", &taken, "-i", "z=a"]].concat();
+    refused(&karoo(&again), 2, "the port z has an address already");
     assert_eq!(fs::read(&keep).unwrap(), b"precious");
     // The whole elements of a stream that ends within one come out.
-    let wanted = "ends 4 bytes into an element of 48";
-    refused_with(&input(",planar=4"), &output, 1, wanted);
+    let wanted = format!("x,z={blocks}: the stream ends 4 bytes into an element of 48");
+    refused_with(&input(",planar=4"), &output, 1, &wanted);
     assert_eq!(
         fs::read(&keep).unwrap(),
         bytes([0, 2, 4, 6, 24, 26, 28, 30])

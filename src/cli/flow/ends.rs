@@ -67,7 +67,7 @@ impl FromStr for End {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.starts_with(PORT_SCHEME) {
             true => text.parse().map(Self::Port),
-            false => Address::parse_among(text, &[PORT_SCHEME]).map(Self::Plain),
+            false => Address::parse_among(text, &[PORT_SCHEME], &[PLANAR]).map(Self::Plain),
         }
     }
 }
@@ -133,9 +133,10 @@ impl Ends {
         for text in given {
             let new = ends.read(graph, text)?;
             let taken = |id| ends.given.iter().any(|given| given.ports.contains(id));
-            if new.ports.iter().any(taken) {
+            if let Some(id) = new.ports.iter().find(|id| taken(id)) {
                 return Err(Failure::usage(format!(
-                    "{option} {text}: the port has an address already"
+                    "{option} {text}: the port {} has an address already: leave one of the two out",
+                    graph.path(*id)
                 )));
             }
             ends.given.push(new);
@@ -174,9 +175,18 @@ impl Ends {
                 } else {
                     names.join(", ")
                 };
+                let unknown = word
+                    .and_then(|word| word.split(',').find(|name| of(name).is_none()))
+                    .map_or("no such port".to_owned(), |name| {
+                        format!("no port `{name}`")
+                    });
+                let several = match self.ports.len() {
+                    0 | 1 => "",
+                    _ => "; or PORT,PORT=ADDRESS,planar=SAMPLES with several",
+                };
                 return Err(Failure::usage(format!(
-                    "{option} {text}: there is no such port; write PORT=ADDRESS with one of: \
-                     {names}"
+                    "{option} {text}: there is {unknown}; write PORT=ADDRESS with one of: \
+                     {names}{several}"
                 )));
             }
         };
@@ -185,10 +195,22 @@ impl Ends {
         let wrong = |error: String| Failure::usage(format!("{option} {error}"));
         let of_this = |error: &str| Failure::usage(format!("{option} {name}=…: {error}"));
         let (address, samples) = planar(address).map_err(wrong)?;
-        let end: End = address.parse().map_err(wrong)?;
+        let end: End = address.parse().map_err(|error: String| {
+            // Other errors have the address, which this one has not.
+            match address.is_empty() {
+                true => of_this(&error),
+                false => wrong(error),
+            }
+        })?;
         let twice = |(at, id): (usize, &NodeId)| ports[..at].contains(id);
         if ports.iter().enumerate().any(twice) {
             return Err(of_this("a port is there twice: name each once"));
+        }
+        if ports.len() > 1 && end.is_of_datagrams() {
+            return Err(of_this(
+                "several ports have no address of datagrams in common: behind one that is lost, \
+                 samples would be parts of others; give each port an address",
+            ));
         }
         if samples.is_some() && end.is_of_datagrams() {
             return Err(of_this(

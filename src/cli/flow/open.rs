@@ -25,6 +25,22 @@ pub struct Opened {
     pub kept: Option<KeptPorts>,
 }
 
+/// The samples of a port in a stream of blocks. Errors name the stream: the port may be any of
+/// those that share it.
+struct OfBlocks {
+    reader: Box<dyn Read + Send>,
+    /// The ports and their address.
+    name: String,
+}
+
+impl Read for OfBlocks {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.reader
+            .read(bytes)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.name)))
+    }
+}
+
 /// What is to be written.
 enum Out {
     /// What is there already: all but files.
@@ -242,7 +258,18 @@ pub fn open_all(
         }
     };
     let by_port = |(given, reader): (&Given, Option<_>)| match (reader, &given.blocks) {
-        (Some(reader), Some(blocks)) => blocks.clone().readers(reader, stop),
+        (Some(reader), Some(blocks)) => {
+            let name = match &given.end {
+                End::Plain(address) => format!("{}={address}", given.name),
+                End::Port(_) => given.name.clone(),
+            };
+            let named = |reader| -> Box<dyn Read + Send> {
+                let name = name.clone();
+                Box::new(OfBlocks { reader, name })
+            };
+            let readers = blocks.clone().readers(reader, stop);
+            readers.into_iter().map(named).collect()
+        }
         (reader, _) => reader.into_iter().collect(),
     };
     let readers = inputs.iter().zip(readers).map(by_port).collect();

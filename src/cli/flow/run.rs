@@ -46,9 +46,16 @@ const OF_NO_PLAN_THAT_IS_MADE: [&str; 15] = [
     "alike",
 ];
 
-/// As it stands: ports are known once the graph is.
-fn to_text(text: &str) -> Result<String, String> {
-    Ok(text.to_owned())
+/// As it stands: ports are known once the graph is. Standard streams begin with a dash, and so does
+/// an option where a value is missing in front of it.
+fn no_option(text: &str) -> Result<String, String> {
+    let is_standard = text == "-" || text.starts_with("-,");
+    match text.starts_with('-') && !is_standard {
+        true => Err(format!(
+            "it looks like an option: write PORT=ADDRESS; a file of that name is ./{text}"
+        )),
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// A time that is looked at often enough to be kept.
@@ -70,10 +77,12 @@ pub struct RunArgs {
     /// tcp-listen:ADDRESS:PORT, udp:ADDRESS:PORT, shm:NAME or dpdk:INTERFACE:GROUP:PORT; PORT= may
     /// be left out if there is one, and several ports have one address as
     /// PORT,PORT=ADDRESS,planar=SAMPLES
-    #[arg(short, long, value_name = "PORT=ADDRESS", value_parser = in_utf8(to_text))]
+    #[arg(short, long, value_name = "PORT=ADDRESS", allow_hyphen_values = true)]
+    #[arg(value_parser = in_utf8(no_option))]
     input: Vec<String>,
     /// Where the samples of an output go, in the same way; those that are not given go nowhere
-    #[arg(short, long, value_name = "PORT=ADDRESS", value_parser = in_utf8(to_text))]
+    #[arg(short, long, value_name = "PORT=ADDRESS", allow_hyphen_values = true)]
+    #[arg(value_parser = in_utf8(no_option))]
     output: Vec<String>,
     /// A plan that karoo flow plan has made [default: the marked partitions, else one plan is made
     /// of guessed costs]

@@ -50,7 +50,7 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        Address::parse_among(text, &[])
+        Address::parse_among(text, &[], &[])
     }
 }
 
@@ -67,13 +67,13 @@ impl Address {
     }
 
     /// Reads an address where there may be others, which begin with these words and are not read
-    /// here.
+    /// here. Nor are these `options` of shared memory.
     ///
     /// # Errors
     ///
     /// What is wrong with the text, in words. Where its begin is not known, they name the others
-    /// too.
-    pub fn parse_among(text: &str, others: &[&str]) -> Result<Address, String> {
+    /// too, and where an option is not known, those.
+    pub fn parse_among(text: &str, others: &[&str], options: &[&str]) -> Result<Address, String> {
         if text.is_empty() {
             let schemes = [&SCHEMES[1..], others].concat().join(", ");
             return Err(format!("no address: give a path, -, or {schemes}"));
@@ -93,7 +93,7 @@ impl Address {
             "tcp" => Ok(Address::Connect(port(text, rest)?)),
             "tcp-listen" => Ok(Address::Listen(port(text, rest)?)),
             "udp" => {
-                let (peer, options) = options(text, rest)?;
+                let (peer, options) = read_options(text, rest, &[])?;
                 let bytes = options.bytes.unwrap_or(DEFAULT_DATAGRAM);
                 if !(1..=MAX_DATAGRAM).contains(&bytes) {
                     let rule = format!("it must be 1 to {MAX_DATAGRAM} bytes");
@@ -103,7 +103,7 @@ impl Address {
                 Ok(Address::Udp { peer, bytes, idle })
             }
             "shm" => {
-                let (name, options) = options(text, rest)?;
+                let (name, options) = read_options(text, rest, options)?;
                 let bytes = options.bytes.unwrap_or(DEFAULT_RING);
                 if !RING.contains(&bytes) {
                     let rule = format!("it must be {} to {} bytes", RING.start(), RING.end());
@@ -133,7 +133,12 @@ struct Options {
     idle: Option<Duration>,
 }
 
-fn options<'a>(text: &str, rest: &'a str) -> Result<(&'a str, Options), String> {
+/// Reads options behind commas. Errors name `others` too.
+fn read_options<'a>(
+    text: &str,
+    rest: &'a str,
+    others: &[&str],
+) -> Result<(&'a str, Options), String> {
     let mut words = rest.split(',');
     let first = words.next().unwrap_or("");
     let mut options = Options {
@@ -167,8 +172,11 @@ fn options<'a>(text: &str, rest: &'a str) -> Result<(&'a str, Options), String> 
                 options.idle = Some(seconds.ok_or_else(number)?);
             }
             _ => {
+                let all = [&["size=", "idle="], others].concat();
+                let (first, last) = all.split_at(all.len() - 1);
+                let (first, last) = (first.join(", "), last.concat());
                 return Err(format!(
-                    "{text}: `{word}` is not known; there are size= and idle="
+                    "{text}: `{word}` is not known; there are {first} and {last}"
                 ));
             }
         }
