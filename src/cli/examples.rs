@@ -331,7 +331,7 @@ Examples:
   From a radio by TCP to whoever listens, as planned, with a live page:
     karoo flow run receiver.toml --plan receiver.plan --http 8080 \\
       --input x=tcp:radio:4000 --output bits=udp:127.0.0.1:5000
-  Beside a program that Laminar made, with its bundle of two ports in blocks of 120:
+  Two ports of a program that Laminar made, in blocks of 120 samples:
     karoo flow run receiver.graphml --input iq,on=shm:radio,planar=120
   In a pipe:
     zcat x.gz | karoo flow run filter.toml -i - -o - | aplay";

@@ -83,8 +83,14 @@ mod tests {
         note(1, DropCause::NotOurs, 2_000);
         note(2, DropCause::TooOld, 4_000);
         note(0, DropCause::Duplicate, 1_000);
-        let expected = [(1_000, 0), (2_000, 1), (3_000, 0), (4_000, 2)];
-        let expected = expected.map(|(time, byte)| (time, 300, vec![byte; 192]));
+        // Of a datagram that is not the engine's the headers alone.
+        let expected = [
+            (1_000, 0, 192),
+            (2_000, 1, 64),
+            (3_000, 0, 192),
+            (4_000, 2, 192),
+        ];
+        let expected = expected.map(|(time, byte, copied)| (time, 300, vec![byte; copied]));
         assert_eq!(frames(&rx), expected);
         let file = download(&rx).bytes;
         let text = String::from_utf8_lossy(&file);
