@@ -8,7 +8,7 @@ use std::thread::{self, Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use ground::os::run_on;
-use karoo_flow::queue::{marked, queue};
+use karoo_flow::place::block_ends;
 use karoo_flow::run::Transfer;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -157,104 +157,28 @@ fn at_once(
     })
 }
 
-/// Starts the threads of a pair; the second says how much came. Each end does what an executor does
-/// besides: signals into blocks, blocks into signals.
+/// Starts the threads of a pair; the second says how much came.
 fn pair<'s>(
     scope: &'s Scope<'s, '_>,
     state: &'s State,
     transfer: Transfer,
     bytes: usize,
-    cpus: (usize, usize),
-) -> Result<ScopedJoinHandle<'s, f64>, PairsError> {
-    let no_memory = |_| PairsError::Memory { bytes };
-    let words = bytes.div_ceil(8);
-    let signals = vec![1u64; words];
-    // Whether signals are copied already that the queue had no room for.
-    let mut copied = false;
-    if transfer.marks() {
-        let (mut writer, mut reader) = marked::<u64>(SLOTS, words, &[]).map_err(no_memory)?;
-        let write = move |own: &mut [u64]| {
-            if transfer.copies() {
-                if !copied {
-                    own.copy_from_slice(&signals);
-                }
-                copied = !writer.push(own);
-                return !copied;
-            }
-            writer.reserve().is_some_and(|mut grant| {
-                grant.block().copy_from_slice(&signals);
-                grant.commit();
-                true
-            })
-        };
-        let read = move |own: &mut [u64], target: &mut [u64]| {
-            if transfer.copies() {
-                return reader.pop(own) && {
-                    target.copy_from_slice(own);
-                    true
-                };
-            }
-            reader.peek().is_some_and(|view| {
-                target.copy_from_slice(view.block());
-                view.release();
-                true
-            })
-        };
-        return start(scope, state, words, cpus, write, read);
-    }
-    let (mut writer, mut reader) = queue::<u64>(SLOTS, words, &[]).map_err(no_memory)?;
-    let write = move |own: &mut [u64]| {
-        if transfer.copies() {
-            if !copied {
-                own.copy_from_slice(&signals);
-            }
-            copied = match transfer {
-                Transfer::Streaming => writer.push_streaming(own) == 0,
-                _ => writer.push(own) == 0,
-            };
-            return !copied;
-        }
-        writer.reserve(1).is_some_and(|mut grant| {
-            grant.slices().0.copy_from_slice(&signals);
-            grant.commit(1);
-            true
-        })
-    };
-    let read = move |own: &mut [u64], target: &mut [u64]| {
-        if transfer.copies() {
-            return reader.pop(own) > 0 && {
-                target.copy_from_slice(own);
-                true
-            };
-        }
-        reader.peek(1).is_some_and(|view| {
-            target.copy_from_slice(view.slices().0);
-            view.release(1);
-            true
-        })
-    };
-    start(scope, state, words, cpus, write, read)
-}
-
-fn start<'s>(
-    scope: &'s Scope<'s, '_>,
-    state: &'s State,
-    words: usize,
     (from, to): (usize, usize),
-    mut write: impl FnMut(&mut [u64]) -> bool + Send + 's,
-    mut read: impl FnMut(&mut [u64], &mut [u64]) -> bool + Send + 's,
 ) -> Result<ScopedJoinHandle<'s, f64>, PairsError> {
+    let words = bytes.div_ceil(8);
+    let ends = block_ends(transfer, words, SLOTS);
+    let (mut writer, mut reader) = ends.ok_or(PairsError::Memory { bytes })?;
     Builder::new().spawn_scoped(scope, move || {
         let mut own = vec![0; words];
         state.begin(from);
-        state.repeat(|| write(&mut own));
+        state.repeat(|| writer.write(&mut own));
     })?;
     let reader = Builder::new().spawn_scoped(scope, move || {
         let (mut own, mut target) = (vec![0; words], vec![0; words]);
         state.begin(to);
         let begin = Instant::now();
         let blocks = state.repeat(|| {
-            let came = read(&mut own, &mut target);
+            let came = reader.read(&mut own, &mut target);
             black_box(&target);
             came
         });

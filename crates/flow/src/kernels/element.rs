@@ -99,6 +99,19 @@ macro_rules! float {
 
 float!(f32, f64);
 
+/// Whether a relation holds.
+#[inline(always)]
+pub(super) fn holds<T: PartialOrd>(relation: Comparison, x: T, y: T) -> bool {
+    match relation {
+        Comparison::Less => x < y,
+        Comparison::LessEqual => x <= y,
+        Comparison::Greater => x > y,
+        Comparison::GreaterEqual => x >= y,
+        Comparison::Equal => x == y,
+        Comparison::Unequal => x != y,
+    }
+}
+
 #[inline(always)]
 fn unary<A: Pod, D: Pod>(memory: &mut Memory, d: View, a: View, f: impl Fn(A) -> D) {
     memory.write::<D, _>(d, |out, inputs| {

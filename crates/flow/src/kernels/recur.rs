@@ -2,7 +2,7 @@
 //!
 //! The number stays in a register, and so does what it was one sample ago.
 
-use super::element::Real;
+use super::element::{Real, holds};
 use super::execute::{Inputs, Memory, View};
 use super::limited::Limited;
 use super::links::{Operand, Turn, With};
@@ -49,18 +49,6 @@ enum Step<'a, T> {
     Limits([(Comparison, Each<'a, T>); 2]),
     Keep(&'a [u8], bool),
     Set(&'a [u8], bool, Each<'a, T>),
-}
-
-#[inline(always)]
-fn holds<T: Real>(relation: Comparison, x: T, y: T) -> bool {
-    match relation {
-        Comparison::Less => x < y,
-        Comparison::LessEqual => x <= y,
-        Comparison::Greater => x > y,
-        Comparison::GreaterEqual => x >= y,
-        Comparison::Equal => x == y,
-        Comparison::Unequal => x != y,
-    }
 }
 
 #[inline(always)]

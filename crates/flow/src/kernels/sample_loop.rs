@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::element::{Real, typed};
+use super::element::{Real, holds, typed};
 use super::execute::{Operation, View};
 use super::formula::Lookup;
 use super::lane::Lane;
@@ -418,18 +418,6 @@ impl Filter {
             }
         }
         sum.word()
-    }
-}
-
-#[inline(always)]
-fn holds<T: PartialOrd>(relation: Comparison, a: T, b: T) -> bool {
-    match relation {
-        Comparison::Less => a < b,
-        Comparison::LessEqual => a <= b,
-        Comparison::Greater => a > b,
-        Comparison::GreaterEqual => a >= b,
-        Comparison::Equal => a == b,
-        Comparison::Unequal => a != b,
     }
 }
 

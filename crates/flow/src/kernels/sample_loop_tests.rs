@@ -9,19 +9,6 @@ use super::*;
 /// Numbers of a lane in front of the first sample, and samples.
 const BEFORE: usize = 32;
 const COUNT: usize = 150;
-const SCALARS: [Scalar; 11] = [
-    Scalar::Bool,
-    Scalar::I8,
-    Scalar::U8,
-    Scalar::I16,
-    Scalar::U16,
-    Scalar::I32,
-    Scalar::U32,
-    Scalar::I64,
-    Scalar::U64,
-    Scalar::F32,
-    Scalar::F64,
-];
 const FLOATS: [Scalar; 2] = [Scalar::F32, Scalar::F64];
 /// Lanes of each type that are read alone, and that are written too.
 const READ: usize = 2;
@@ -29,7 +16,7 @@ const LANES: usize = READ + 8;
 
 /// A lane of a type, some samples ago.
 fn view(scalar: Scalar, number: usize, ago: usize) -> View {
-    let kind = SCALARS.iter().position(|&known| known == scalar);
+    let kind = Scalar::ALL.iter().position(|&known| known == scalar);
     View {
         lane: kind.unwrap_or(0) * LANES + number,
         first: BEFORE - ago,
@@ -52,7 +39,7 @@ fn relation() -> impl Strategy<Value = Comparison> {
 /// An operation that writes lane `to` of its type, and reads any lane: those written too, at least
 /// one sample ago.
 fn operation(to: usize) -> impl Strategy<Value = Operation> {
-    let any = prop::sample::select(SCALARS.to_vec());
+    let any = prop::sample::select(Scalar::ALL.to_vec());
     let float = prop::sample::select(FLOATS.to_vec());
     let lane = (0..LANES, 1usize..9).prop_map(|(number, ago)| match number < READ {
         true => (number, ago - 1),
@@ -254,7 +241,7 @@ fn lanes(seed: u64) -> Vec<Lane> {
         word
     };
     let lane = |index: usize| {
-        let scalar = SCALARS[index / LANES];
+        let scalar = Scalar::ALL[index / LANES];
         let mut lane = Lane::new((BEFORE + COUNT) * scalar.bytes());
         for place in 0..BEFORE + COUNT {
             let word = next();
@@ -272,7 +259,7 @@ fn lanes(seed: u64) -> Vec<Lane> {
         }
         lane
     };
-    (0..SCALARS.len() * LANES).map(lane).collect()
+    (0..Scalar::ALL.len() * LANES).map(lane).collect()
 }
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
@@ -316,7 +303,7 @@ proptest! {
             }
             on_words.run(&mut found, count, level);
             for (index, (wanted, found)) in wanted.iter().zip(&found).enumerate() {
-                let scalar = SCALARS[index / LANES];
+                let scalar = Scalar::ALL[index / LANES];
                 prop_assert_eq!(bytes(wanted, scalar), bytes(found, scalar), "{:?} {}", scalar, level);
             }
         }

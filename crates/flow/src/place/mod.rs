@@ -35,6 +35,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `costs`, `measure` | what nodes cost, by a short run on one core |
+//! | `ends` | both ends of a queue, as an executor uses them |
 //! | `transfers` | what a block takes from one core to another, and the fastest way for its size |
 //! | `cores`, `pace` | the CPUs, how far apart they are, and how fast when all of them compute |
 //! | `wishes` | what is wanted of a plan |
@@ -55,6 +56,7 @@ mod blocks;
 mod cores;
 mod costs;
 mod edited;
+mod ends;
 mod evaluate;
 mod exact;
 mod expected;
@@ -77,6 +79,7 @@ mod wishes;
 
 pub use cores::Cores;
 pub use costs::{Cost, Costs, Pass, fingerprint};
+pub use ends::{BlockReader, BlockWriter, block_ends};
 pub use longest::longest_block;
 pub use measure::{Calibration, measure, rate_on_noise, run_on_noise};
 pub use model::{Grouping, QueueCosts};

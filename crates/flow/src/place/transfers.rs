@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::queue::{marked, queue};
+use super::ends::block_ends;
 use crate::run::Transfer;
 
 /// Bytes of the blocks that are measured.
@@ -154,71 +154,9 @@ fn until(mut ready: impl FnMut() -> bool) {
 fn pass(transfer: Transfer, bytes: usize, (from, to): (usize, usize)) -> Option<f64> {
     let words = bytes.div_ceil(8);
     let blocks = (BYTES / bytes).clamp(BLOCKS.0, BLOCKS.1);
-    // What an executor does besides: signals into blocks, blocks into signals.
-    let signals = vec![1u64; words];
-    if transfer.marks() {
-        let (mut writer, mut reader) = marked::<u64>(CAPACITY, words, &[]).ok()?;
-        let write = move |own: &mut [u64]| {
-            if transfer.copies() {
-                own.copy_from_slice(&signals);
-                until(|| writer.push(own));
-            } else {
-                until(|| {
-                    writer.reserve().is_some_and(|mut grant| {
-                        grant.block().copy_from_slice(&signals);
-                        grant.commit();
-                        true
-                    })
-                });
-            }
-        };
-        let read = move |own: &mut [u64], target: &mut [u64]| {
-            if transfer.copies() {
-                until(|| reader.pop(own));
-                target.copy_from_slice(own);
-            } else {
-                until(|| {
-                    reader.peek().is_some_and(|view| {
-                        target.copy_from_slice(view.block());
-                        view.release();
-                        true
-                    })
-                });
-            }
-        };
-        return Some(time_of(blocks, words, (from, to), write, read));
-    }
-    let (mut writer, mut reader) = queue::<u64>(CAPACITY, words, &[]).ok()?;
-    let write = move |own: &mut [u64]| match transfer {
-        Transfer::Copying | Transfer::Streaming => {
-            own.copy_from_slice(&signals);
-            until(|| match transfer {
-                Transfer::Streaming => writer.push_streaming(own) > 0,
-                _ => writer.push(own) > 0,
-            });
-        }
-        _ => until(|| {
-            writer.reserve(1).is_some_and(|mut grant| {
-                grant.slices().0.copy_from_slice(&signals);
-                grant.commit(1);
-                true
-            })
-        }),
-    };
-    let read = move |own: &mut [u64], target: &mut [u64]| {
-        if transfer.copies() {
-            until(|| reader.pop(own) > 0);
-            target.copy_from_slice(own);
-        } else {
-            until(|| {
-                reader.peek(1).is_some_and(|view| {
-                    target.copy_from_slice(view.slices().0);
-                    view.release(1);
-                    true
-                })
-            });
-        }
-    };
+    let (mut writer, mut reader) = block_ends(transfer, words, CAPACITY)?;
+    let write = move |own: &mut [u64]| until(|| writer.write(own));
+    let read = move |own: &mut [u64], target: &mut [u64]| until(|| reader.read(own, target));
     Some(time_of(blocks, words, (from, to), write, read))
 }
 
